@@ -23,6 +23,7 @@ void attention_begin(attention_writer *w, int tiles, int warps) {
   w->lane = WITH("and.b32", tid, 31), w->warp = WITH("shr.u32", tid, 5);
   w->head = wk__ptx_special(&w->text, "%ctaid.y"), w->batch = wk__ptx_special(&w->text, "%ctaid.z");
   w->shared = wk__ptx_special(&w->text, "memory");
+  if (w->groups) w->shared = WITH("and.b32", WITH("add.u32", w->shared, 1023), -1024); /* atoms of the swizzle */
   int low15 = WITH("and.b32", w->lane, 15), top = WITH("shr.u32", w->lane, 4), low7 = WITH("and.b32", w->lane, 7);
   find_places(w, w->place_rows, low15, top);
   find_places(w, w->place_columns, TWO("add.u32", low7, WITH("shl.b32", top, 3)),
@@ -108,7 +109,95 @@ void attention_load_rows(attention_writer *w, int fragments, int a, int a_rows) 
       load_matrices(w, fragments + (s * w->tiles + i) * 4, at[s % 4], s / 4 * a_rows * 128 + i * 16 * 128, false);
 }
 
+/* ---- products of groups ---- */
+
+void attention_wait(attention_writer *w, int left) {
+  if (w->groups) SAY("wgmma.wait_group.sync.aligned %d", left);
+}
+
+void attention_fence(attention_writer *w) {
+  if (w->groups) SAY("wgmma.fence.sync.aligned");
+}
+
+void attention_arrived(attention_writer *w) {
+  SAY("cp.async.wait_group 0");
+  if (w->groups) SAY("fence.proxy.async.shared::cta");
+  SAY("bar.sync 0");
+}
+
+/* What says where a tile of `rows` lies: address / 16, bytes / 16 from a panel to the next, which counts where rows are
+ * summed over, and from 8 rows to the next 8; swizzled by 128 bytes. */
+static int describe(attention_writer *w, int address, int rows) {
+  int d = wk__ptx_long(&w->text), r = WITH("and.b32", WITH("shr.u32", address, 4), 0x3fff);
+  uint64_t rest = UINT64_C(1) << 62 | UINT64_C(64) << 32 | (uint64_t)(rows * 128 / 16) << 16;
+  SAY("cvt.u64.u32 %%d%d, %%r%d", d, r);
+  SAY("or.b64 %%d%d, %%d%d, 0x%llx", d, d, (unsigned long long)rest);
+  return d;
+}
+
+static int moved(attention_writer *w, int description, int bytes) {
+  int d = wk__ptx_long(&w->text);
+  SAY("add.s64 %%d%d, %%d%d, %d", d, description, bytes / 16);
+  return d;
+}
+
+/* A product of 16 columns of A: at the description `a`, or in four registers; B turned where its rows are summed over. */
+static void multiply_groups(attention_writer *w, int sums, int columns, int a, int fragments, int b, bool turned,
+                            bool adds) {
+  const char *type = w->a->half ? "f16" : "bf16";
+  wk__ptx_text *t = &w->text;
+  int all = wk__ptx_predicate(t);
+  SAY("setp.%s.u32 %%p%d, 0, 0", adds ? "eq" : "ne", all);
+  wk__string_printf(&t->code, "\twgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {", columns, type, type);
+  for (int c = 0; c < columns / 2; c++) wk__string_printf(&t->code, "%s%%r%d", c ? ", " : "", sums + c);
+  if (fragments >= 0)
+    wk__string_printf(&t->code, "}, {%%r%d, %%r%d, %%r%d, %%r%d}, %%d%d, %%p%d, 1, 1, %d;\n", fragments, fragments + 1,
+                      fragments + 2, fragments + 3, b, all, turned);
+  else
+    wk__string_printf(&t->code, "}, %%d%d, %%d%d, %%p%d, 1, 1, 0, %d;\n", a, b, all, turned);
+}
+
+static void outer_of_groups(attention_writer *w, int sums, int a, int a_rows, int b, int b_rows, int count) {
+  int group = WITH("shr.u32", w->warp, 2), left = describe(w, TWO("add.u32", a, WITH("mul.lo.u32", group, 64 * 128)), a_rows),
+      right = describe(w, b, b_rows);
+  for (int s = 0; s < w->steps; s++) {
+    int inside = s % 4 * 32;
+    multiply_groups(w, sums, 8 * count, moved(w, left, s / 4 * a_rows * 128 + inside), -1,
+                    moved(w, right, s / 4 * b_rows * 128 + inside), false, s > 0);
+  }
+  SAY("wgmma.commit_group.sync.aligned");
+}
+
+int attention_pack(attention_writer *w, int p, int count) {
+  int fragments = wk__ptx_words(&w->text, 2 * count);
+  attention_pack_into(w, fragments, p, count);
+  return fragments;
+}
+
+void attention_pack_into(attention_writer *w, int fragments, int p, int count) {
+  for (int k = 0; k < count / 2; k++)
+    for (int n = 0; n < 4; n++) {
+      int from = p + (2 * k + n / 2) * 4 + n % 2 * 2;
+      SAY("cvt.rn.%s.f32 %%r%d, %%r%d, %%r%d", w->a->half ? "f16x2" : "bf16x2", fragments + 4 * k + n, from + 1, from);
+    }
+}
+
+void attention_inner_packed(attention_writer *w, int sums, int fragments, int count, int b, int b_rows, int panel,
+                            int columns) {
+  int right = describe(w, WITH("add.u32", b, panel * b_rows * 128), b_rows);
+  for (int k = 0; k < count / 2; k++)
+    multiply_groups(w, sums, columns, -1, fragments + 4 * k, moved(w, right, k * 16 * 128), true, true);
+  SAY("wgmma.commit_group.sync.aligned");
+}
+
+/* ---- products ---- */
+
 void attention_outer(attention_writer *w, int sums, int a, int a_rows, int a_fragments, int b, int b_rows, int count) {
+  if (w->groups) {
+    outer_of_groups(w, sums, a, a_rows, b, b_rows, count);
+    return;
+  }
+  attention_zero(w, sums, w->tiles * count * 4);
   int at_a[4] = {0}, at_b[4];
   if (a_fragments < 0) add_places(w, at_a, own_rows(w, a), w->place_rows);
   add_places(w, at_b, b, w->place_columns);
@@ -132,6 +221,12 @@ static int pack(attention_writer *w, int low, int high) {
 }
 
 void attention_inner(attention_writer *w, int sums, int p, int count, int b, int b_rows, int panel, int columns) {
+  if (w->groups) {
+    int fragments = attention_pack(w, p, count);
+    attention_fence(w);
+    attention_inner_packed(w, sums, fragments, count, b, b_rows, panel, columns);
+    return;
+  }
   int at[4], groups = columns / 8;
   add_places(w, at, b, w->place_rows);
   for (int k = 0; k < count / 2; k++) {
@@ -372,6 +467,7 @@ wk_status wk__ptx_write_attention(const wk__ptx_attention *a, wk__ptx_attention_
   if (!w) return WK_OUT_OF_MEMORY;
   *out = (wk__ptx_attention_kernel){.parts = 1};
   w->a = a;
+  w->groups = a->warpgroups;
   wk_status status = WK_OK;
   int blocks = 1;
   switch (a->pass) {
@@ -390,7 +486,9 @@ wk_status wk__ptx_write_attention(const wk__ptx_attention *a, wk__ptx_attention_
       status = attention_write_queries(w, out);
       blocks = a->size <= 128 ? 2 : 1;
   }
-  wk__ptx_module m = {"wick", a->capability, WK__ATTENTION_ARGS, out->threads, blocks, false};
+  wk__ptx_module m = {"wick", a->capability, WK__ATTENTION_ARGS, out->threads, blocks,
+                     a->warpgroups && a->pass != WK__ATTENTION_DELTA};
+  if (w->groups) m.blocks = a->size <= 64 && a->pass != WK__ATTENTION_KEYS ? 2 : 1, out->shared += 1024;
   if (status == WK_OK && !(out->text = wk__ptx_finish(&w->text, &m))) status = WK_OUT_OF_MEMORY;
   if (status != WK_OK) wk__string_release(&w->text.code);
   wk__free(w);

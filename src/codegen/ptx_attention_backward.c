@@ -106,16 +106,16 @@ static void mask_keys(attention_writer *w, const queries *f) {
 static void queries_step(attention_writer *w, queries *f) {
   backward *b = &f->b;
   int keys = 8 * b->count, rows = 16 * w->tiles * w->warps, last = w->text.labels++, more = wk__ptx_predicate(&w->text);
-  SAY("cp.async.wait_group 0;\n\tbar.sync 0");
+  attention_arrived(w);
   SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", more, WITH("add.u32", b->step, 1), b->steps);
   SAY("@%%p%d bra L%d", more, last);
   copy_keys(w, f, TWO("add.u32", b->stage, b->other), WITH("add.u32", f->key0, keys));
   wk__ptx_label(&w->text, last);
   int v = WITH("add.u32", b->stage, attention_tile_bytes(w, keys));
-  attention_zero(w, b->scores, w->tiles * b->count * 4);
-  attention_zero(w, b->slope, w->tiles * b->count * 4);
+  attention_fence(w);
   attention_outer(w, b->scores, f->q, rows, -1, b->stage, keys, b->count);
   attention_outer(w, b->slope, f->dout, rows, -1, v, keys, b->count);
+  attention_wait(w, 0);
   mask_keys(w, f);
   for (int i = 0; i < w->tiles; i++)
     for (int j = 0; j < b->count; j++) {
@@ -125,6 +125,7 @@ static void queries_step(attention_writer *w, queries *f) {
         slope_of(w, b, i, j, e, f->logarithms + 2 * i + e / 2, f->deltas + 2 * i + e / 2, w->a->dropout ? kept : NULL);
     }
   attention_inner(w, f->sums, b->slope, b->count, b->stage, keys, 0, 16 * w->steps);
+  attention_wait(w, 0);
   SAY("add.u32 %%r%d, %%r%d, %d;\n\tadd.u32 %%r%d, %%r%d, %d", f->key0, f->key0, keys, b->column, b->column, keys);
   SAY("add.u32 %%r%d, %%r%d, 1", b->step, b->step);
   other_stage(w, b);
@@ -158,9 +159,12 @@ static void queries_begin(attention_writer *w, queries *f, int rows) {
 }
 
 wk_status attention_write_queries(attention_writer *w, wk__ptx_attention_kernel *out) {
-  queries f = {.b.count = w->a->size <= 64 ? 8 : 4};
+  queries f = {.b.count = w->groups ? 8 : w->a->size <= 64 ? 8 : 4};
   backward *b = &f.b;
-  attention_begin(w, w->a->size <= 128 ? 2 : 1, 4);
+  if (w->groups)
+    attention_begin(w, 1, 8);
+  else
+    attention_begin(w, w->a->size <= 128 ? 2 : 1, 4);
   int rows = 16 * w->tiles * w->warps, loop = w->text.labels++, done = w->text.labels++,
       more = wk__ptx_predicate(&w->text);
   queries_begin(w, &f, rows);
@@ -175,7 +179,7 @@ wk_status attention_write_queries(attention_writer *w, wk__ptx_attention_kernel 
   SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", more, b->step, b->steps);
   SAY("@%%p%d bra L%d", more, loop);
   wk__ptx_label(&w->text, done);
-  SAY("cp.async.wait_group 0;\n\tbar.sync 0");
+  attention_arrived(w);
   attention_store(w, f.sums, wk__ptx_arg_word(&w->text, WK__ATTENTION_SCALE), false, f.q, rows,
                   attention_head(w, WK__ATTENTION_DQ, w->head), WK__ATTENTION_DQ + 3, b->t, 0, 16 * w->steps);
   SAY("ret");
@@ -240,7 +244,7 @@ static void keys_step(attention_writer *w, keys *f, int panel, int columns) {
   int queries = 8 * b->count, rows = 16 * w->tiles * w->warps, last = w->text.labels++,
       more = wk__ptx_predicate(&w->text);
   int next_head = word(w), next_tile = word(w);
-  SAY("cp.async.wait_group 0;\n\tbar.sync 0");
+  attention_arrived(w);
   advance(w, f, next_head, next_tile);
   SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", more, WITH("add.u32", b->step, 1), b->steps);
   SAY("@%%p%d bra L%d", more, last);
@@ -249,10 +253,10 @@ static void keys_step(attention_writer *w, keys *f, int panel, int columns) {
   w->head = f->head;
   load_rows_of_step(w, f);
   int dout = WITH("add.u32", b->stage, attention_tile_bytes(w, queries));
-  attention_zero(w, b->scores, w->tiles * b->count * 4);
-  attention_zero(w, b->slope, w->tiles * b->count * 4);
+  attention_fence(w);
   attention_outer(w, b->scores, f->k, rows, -1, b->stage, queries, b->count);
   attention_outer(w, b->slope, f->v, rows, -1, dout, queries, b->count);
+  attention_wait(w, 0);
   mask_queries(w, f);
   for (int i = 0; i < w->tiles; i++)
     for (int j = 0; j < b->count; j++) {
@@ -263,6 +267,7 @@ static void keys_step(attention_writer *w, keys *f, int panel, int columns) {
     }
   attention_inner(w, f->dv, b->scores, b->count, dout, queries, panel, columns);
   attention_inner(w, f->dk, b->slope, b->count, b->stage, queries, panel, columns);
+  attention_wait(w, 0);
   SAY("mov.b32 %%r%d, %%r%d;\n\tmov.b32 %%r%d, %%r%d", f->head, next_head, f->tile, next_tile);
   SAY("mul.lo.u32 %%r%d, %%r%d, %d", f->query0, f->tile, queries);
   SAY("add.u32 %%r%d, %%r%d, %%r%d", b->column, f->query0, WITH("shl.b32", WITH("and.b32", w->lane, 3), 1));
@@ -311,7 +316,7 @@ static void keys_part(attention_writer *w, keys f, int panel, int columns, int r
   SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", more, b->step, b->steps);
   SAY("@%%p%d bra L%d", more, loop);
   wk__ptx_label(&w->text, done);
-  SAY("cp.async.wait_group 0;\n\tbar.sync 0");
+  attention_arrived(w);
   SAY("mov.b32 %%r%d, 0f3F800000", one);
   attention_store(w, f.dk, wk__ptx_arg_word(&w->text, WK__ATTENTION_SCALE), false, f.k, rows,
                   attention_head(w, WK__ATTENTION_DK, w->key_head), WK__ATTENTION_DK + 3, b->s, panel, columns);
@@ -321,9 +326,10 @@ static void keys_part(attention_writer *w, keys f, int panel, int columns, int r
 }
 
 wk_status attention_write_keys(attention_writer *w, wk__ptx_attention_kernel *out) {
-  keys f = {.b.count = 4};
+  bool small = w->a->size <= 64 && !w->groups;
+  keys f = {.b.count = w->groups && w->a->size <= 128 ? 8 : 4};
   backward *b = &f.b;
-  attention_begin(w, w->a->size <= 64 ? 2 : 1, w->a->size <= 64 ? 4 : 8);
+  attention_begin(w, small ? 2 : 1, small ? 4 : 8);
   int rows = 16 * w->tiles * w->warps, columns = 16 * w->steps, part = wk__ptx_special(&w->text, "%ctaid.x");
   int parts = columns > MOST_COLUMNS ? 2 : 1, second = w->text.labels++, is_second = wk__ptx_predicate(&w->text);
   w->row0 = WITH("mul.lo.u32", parts == 2 ? WITH("shr.u32", part, 1) : part, rows);

@@ -13,6 +13,7 @@ typedef struct attention_writer {
   wk__ptx_text text;
   const wk__ptx_attention *a;
   int tiles, warps; /* rows of a warp: 16 each; warps of a block */
+  bool groups;      /* products by wgmma: four warps together, of 64 rows; tiles is 1 */
   int steps;        /* of 16 columns that a head has */
   int panels;
   int lane, warp, head, batch, key_head, row0; /* words; row0: the block's first row */
@@ -38,13 +39,25 @@ void attention_copy(attention_writer *w, int to, int rows, int from, int stride_
 static inline int attention_tile_bytes(const attention_writer *w, int rows) { return w->panels * rows * 128; }
 void attention_zero(attention_writer *w, int first, int count);
 
-/* sums (tiles, count, 4) += A B': A the warp's rows of a tile of `a_rows` at `a`, B `count` times 8 rows of one of
+/* With groups products are under way when the functions return: this waits until at most `left` of them are. */
+void attention_wait(attention_writer *w, int left);
+/* In front of products of groups, behind whatever has touched their registers. */
+void attention_fence(attention_writer *w);
+/* Shared memory that cp.async has written, before products of groups read it: each thread, then the barrier. */
+void attention_arrived(attention_writer *w);
+
+/* sums (tiles, count, 4) = A B': A the warp's rows of a tile of `a_rows` at `a`, B `count` times 8 rows of one of
  * `b_rows` at `b`; over the head's columns. `a_fragments`: (tiles, steps, 4) that are there already; or -1. */
 void attention_outer(attention_writer *w, int sums, int a, int a_rows, int a_fragments, int b, int b_rows, int count);
 void attention_load_rows(attention_writer *w, int fragments, int a, int a_rows);
 /* sums (tiles, columns / 8, 4) += P B: P (tiles, count, 4) as f32 in registers, rounded here; B `count` times 8 rows of
  * a tile at `b`; columns from panel `panel` on. */
 void attention_inner(attention_writer *w, int sums, int p, int count, int b, int b_rows, int panel, int columns);
+/* Groups: P (count, 4) as it is multiplied, (2 count) words; and the product of it. */
+int attention_pack(attention_writer *w, int p, int count);
+void attention_pack_into(attention_writer *w, int fragments, int p, int count);
+void attention_inner_packed(attention_writer *w, int sums, int fragments, int count, int b, int b_rows, int panel,
+                            int columns);
 /* What does not count becomes minus infinity, masks are added: scores (tiles, count, 4), then in units of log2 where a
  * mask is added. `row`, `column`: words of element 0; `turned`: rows are keys. */
 void attention_mask(attention_writer *w, int scores, int count, int row, int column, bool turned, int row_end,

@@ -112,6 +112,7 @@ static void begin(attention *a, const wk_tensor *q, const wk_tensor *k, bool cau
   a->kind = (wk__ptx_attention){.half = q->dtype == WK_FLOAT16,
                                 .causal = causal,
                                 .capability = (uint8_t)a->stream->device->capability,
+                                .warpgroups = wk__size(q, 3) <= 128 && wk__cuda_has_warpgroups(a->stream->device),
                                 .size = (uint16_t)wk__size(q, 3)};
   a->args[WK__ATTENTION_HEADS] = a->heads;
   a->args[WK__ATTENTION_GROUP] = a->heads / wk__max(a->key_heads, 1);
@@ -215,7 +216,7 @@ static wk_status backward(wk__call *c) {
   a.args[WK__ATTENTION_LOGARITHMS] = (int64_t)(uintptr_t)wk__address(sums);
   a.args[WK__ATTENTION_DELTAS] = (int64_t)(uintptr_t)wk__address(deltas);
   wk__ptx_attention plain = a.kind; /* deltas depend on neither mask nor dropout */
-  plain.causal = false;
+  plain.causal = plain.warpgroups = false;
   attention of_deltas = a;
   of_deltas.kind = plain;
   WK_TRY(run(&of_deltas, WK__ATTENTION_DELTA));

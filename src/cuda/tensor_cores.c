@@ -1,8 +1,6 @@
 /* Products of small floats by kernels that are written for the kind of product. WICK_CUDA_PRODUCTS says otherwise: mma
  * leaves sm_90's own instructions alone, exact leaves all to the kernel that has the CPU's bits. Tests:
  * tests/cuda/test_products.py. */
-#include <stdlib.h>
-
 #include "codegen/ptx_product.h"
 #include "cuda/cublas.h"
 #include "cuda/tier0.h"
@@ -53,16 +51,11 @@ static bool set_operand(run *r, int arg, uint64_t address, int64_t batch_stride,
 
 /* ---- how it is cut ---- */
 
-static bool is_wanted(const char *what) {
-  const char *text = getenv("WICK_CUDA_PRODUCTS");
-  return text && strcmp(text, what) == 0;
-}
-
 /* Wide tiles where they are enough to fill the device; k in parts where tiles are few. */
 static void cut(run *r, const wk__cuda_product *p) {
   const wk__cuda_device *d = r->stream->device;
   int64_t rows = wk__ceil_div(p->m, WK__PRODUCT_ROWS), steps = wk__ceil_div(p->k, WK__PRODUCT_DEPTH);
-  r->kind.warpgroups = d->capability == 90 && !is_wanted("mma");
+  r->kind.warpgroups = wk__cuda_has_warpgroups(d);
   bool wide = r->kind.warpgroups && rows * wk__ceil_div(p->n, 256) * p->batch >= d->multiprocessors;
   r->kind.columns = wide ? 256 : 128;
   int64_t columns = wk__ceil_div(p->n, r->kind.columns), slots = d->multiprocessors * (r->kind.warpgroups ? 1 : 2);
@@ -88,7 +81,7 @@ static bool prepare(run *r, wk__cuda_stream *s, const wk__cuda_product *p) {
   lies a, b;
   *r = (run){.stream = s};
   if (s->device->capability < 80 || (p->type != WK__MEMORY_F16 && p->type != WK__MEMORY_BF16)) return false;
-  if (is_wanted("exact") || p->k <= 0 || p->batch > MOST_BATCHES || wk__max(p->m, wk__max(p->n, p->k)) > INT32_MAX / 2)
+  if (wk__cuda_products_are("exact") || p->k <= 0 || p->batch > MOST_BATCHES || wk__max(p->m, wk__max(p->n, p->k)) > INT32_MAX / 2)
     return false;
   if (!find_lies(p->a_column, p->a_row, p->k, p->m, &a) || !find_lies(p->b_row, p->b_column, p->k, p->n, &b))
     return false;

@@ -2,6 +2,7 @@
 #include "cuda/written.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 typedef struct entry entry;
 struct entry {
@@ -58,4 +59,13 @@ wk_status wk__cuda_find_written(const wk__cuda_device *device, const void *kind,
   if (!*out) status = make(device, kind, bytes, write, out);
   pthread_mutex_unlock(&kernels.lock);
   return status;
+}
+
+bool wk__cuda_products_are(const char *what) {
+  const char *text = getenv("WICK_CUDA_PRODUCTS");
+  return text && strcmp(text, what) == 0;
+}
+
+bool wk__cuda_has_warpgroups(const wk__cuda_device *device) {
+  return device->capability == 90 && !wk__cuda_products_are("mma");
 }

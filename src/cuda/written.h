@@ -20,4 +20,9 @@ WK_MUST_USE wk_status wk__cuda_find_written(const wk__cuda_device *device, const
                                             wk__cuda_write_fn *write, const wk__cuda_written **out);
 enum { WK__CUDA_KIND_BYTES = 16 };
 
+/* Whether kernels use sm_90's own products, wgmma: where there are, unless WICK_CUDA_PRODUCTS is mma. */
+bool wk__cuda_has_warpgroups(const wk__cuda_device *device);
+/* Whether WICK_CUDA_PRODUCTS is that word. */
+bool wk__cuda_products_are(const char *what);
+
 #endif

@@ -53,6 +53,7 @@ def run(q, k, v, grad, seed=3, **options):
     return y, [t.grad for t in inputs]
 
 
+@pytest.mark.parametrize("how", ["mma", "wgmma"])
 @pytest.mark.parametrize(
     "batch, heads, key_heads, queries, keys, size, dtype, causal, mask, dropout",
     [
@@ -62,6 +63,8 @@ def run(q, k, v, grad, seed=3, **options):
         (1, 1, 1, 140, 68, 64, torch.bfloat16, False, None, 0.3),
         (1, 2, 1, 68, 132, 64, torch.float16, True, None, 0.5),
         (1, 2, 2, 40, 72, 128, torch.float16, True, None, 0.0),
+        (1, 1, 1, 300, 300, 64, torch.bfloat16, True, None, 0.0),
+        (1, 1, 1, 130, 292, 128, torch.bfloat16, False, None, 0.1),
         (1, 1, 1, 40, 72, 80, torch.float16, False, "bool", 0.0),
         (1, 2, 2, 33, 50, 72, torch.bfloat16, False, "f32", 0.0),
         (2, 2, 2, 33, 52, 40, torch.bfloat16, False, "own", 0.2),
@@ -71,7 +74,10 @@ def run(q, k, v, grad, seed=3, **options):
         (1, 1, 1, 5, 3, 8, torch.float16, False, None, 0.0),
     ],
 )
-def test_is_the_formula(batch, heads, key_heads, queries, keys, size, dtype, causal, mask, dropout):
+def test_is_the_formula(
+    batch, heads, key_heads, queries, keys, size, dtype, causal, mask, dropout, how, monkeypatch
+):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", how)
     torch.manual_seed(1)
     q, k, v, grad = operands(batch, heads, key_heads, queries, keys, size, dtype)
     m = mask_of(mask, batch, heads, queries, keys, dtype)
@@ -97,7 +103,9 @@ def test_is_the_formula(batch, heads, key_heads, queries, keys, size, dtype, cau
         assert error(got, want) < TOLERANCE[dtype]
 
 
-def test_same_bits_every_time():
+@pytest.mark.parametrize("how", ["mma", "wgmma"])
+def test_same_bits_every_time(how, monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", how)
     torch.manual_seed(1)
     q, k, v, grad = operands(1, 2, 1, 70, 132, 64, torch.bfloat16)
     runs = [run(q, k, v, grad, dropout_p=0.2, is_causal=True, enable_gqa=True) for _ in range(2)]
