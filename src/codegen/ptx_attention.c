@@ -314,7 +314,7 @@ void attention_draw_begin(attention_writer *w, int seed, int offset) {
   w->draw_low = wk__ptx_words(t, 2), w->draw_high = w->draw_low + 1;
   SAY("mov.b64 {%%r%d, %%r%d}, %%d%d", w->draw_low, w->draw_high, offset);
   w->draw_thread_count = wk__ptx_arg_word(t, WK__ATTENTION_THREADS);
-  w->reciprocal = wk__ptx_arg_long(t, WK__ATTENTION_RECIPROCAL);
+  w->reciprocal = wk__ptx_arg_word(t, WK__ATTENTION_RECIPROCAL);
   w->least = wk__ptx_arg_word(t, WK__ATTENTION_LEAST);
   w->kept = wk__ptx_arg_word(t, WK__ATTENTION_KEPT);
 }
@@ -322,21 +322,23 @@ void attention_draw_begin(attention_writer *w, int seed, int offset) {
 /* Four words for group `group` of four elements: turn q of thread r, group = q threads + r. */
 static void draw_words(attention_writer *w, int group, int words) {
   wk__ptx_text *t = &w->text;
-  int d = wk__ptx_long(t), turn = word(w), c = words, product = wk__ptx_words(t, 4);
-  SAY("cvt.u64.u32 %%d%d, %%r%d", d, group);
-  SAY("mul.hi.u64 %%d%d, %%d%d, %%d%d", d, d, w->reciprocal);
-  SAY("cvt.u32.u64 %%r%d, %%d%d", turn, d);
+  int turn = word(w), c = words, product = wk__ptx_words(t, 4), wide = wk__ptx_long(t), more = wk__ptx_predicate(t);
+  /* the reciprocal is too small by less than 1, and so is the quotient */
+  SAY("mul.hi.u32 %%r%d, %%r%d, %%r%d", turn, group, w->reciprocal);
   SAY("mul.lo.u32 %%r%d, %%r%d, %%r%d", c + 2, turn, w->draw_thread_count);
   SAY("sub.u32 %%r%d, %%r%d, %%r%d", c + 2, group, c + 2);
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", more, c + 2, w->draw_thread_count);
+  SAY("@%%p%d add.u32 %%r%d, %%r%d, 1", more, turn, turn);
+  SAY("@%%p%d sub.u32 %%r%d, %%r%d, %%r%d", more, c + 2, c + 2, w->draw_thread_count);
   SAY("mov.b32 %%r%d, 0", c + 3);
   SAY("add.cc.u32 %%r%d, %%r%d, %%r%d", c, w->draw_low, turn);
   SAY("addc.u32 %%r%d, %%r%d, 0", c + 1, w->draw_high);
   for (int r = 0; r < 10; r++) {
     int p = product; /* of words 0 and 2: low, high, low, high */
-    SAY("mul.lo.u32 %%r%d, %%r%d, %d;\n\tmul.hi.u32 %%r%d, %%r%d, %d", p, c, (int32_t)0xd2511f53u, p + 1, c,
-        (int32_t)0xd2511f53u);
-    SAY("mul.lo.u32 %%r%d, %%r%d, %d;\n\tmul.hi.u32 %%r%d, %%r%d, %d", p + 2, c + 2, (int32_t)0xcd9e8d57u, p + 3, c + 2,
-        (int32_t)0xcd9e8d57u);
+    static const uint32_t factors[2] = {0xd2511f53u, 0xcd9e8d57u};
+    for (int n = 0; n < 2; n++)
+      SAY("mul.wide.u32 %%d%d, %%r%d, %u;\n\tmov.b64 {%%r%d, %%r%d}, %%d%d", wide, c + 2 * n, factors[n], p + 2 * n,
+          p + 2 * n + 1, wide);
     SAY("xor.b32 %%r%d, %%r%d, %%r%d;\n\txor.b32 %%r%d, %%r%d, %%r%d", c, p + 3, c + 1, c, c, w->keys[r][0]);
     SAY("xor.b32 %%r%d, %%r%d, %%r%d;\n\txor.b32 %%r%d, %%r%d, %%r%d", c + 2, p + 1, c + 3, c + 2, c + 2,
         w->keys[r][1]);

@@ -60,7 +60,7 @@ typedef enum wk__ptx_attention_arg {
   WK__ATTENTION_SEED,       /* forward: of the generator */
   WK__ATTENTION_OFFSET,     /* forward: a quarter of the generator's */
   WK__ATTENTION_THREADS,    /* that draw a mask */
-  WK__ATTENTION_RECIPROCAL, /* 2^64 / threads + 1 */
+  WK__ATTENTION_RECIPROCAL, /* 2^32 / threads */
   WK__ATTENTION_LEAST,      /* words from here on drop */
   WK__ATTENTION_KEPT,       /* f32: what is kept is multiplied by it */
   WK__ATTENTION_ARGS

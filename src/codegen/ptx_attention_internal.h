@@ -23,7 +23,7 @@ typedef struct attention_writer {
   int factor;                                  /* word: scale times log2 e */
   int draw_low, draw_high, draw_thread_count;  /* words; with dropout */
   int keys[10][2];                             /* words: Philox's keys, by round */
-  int reciprocal;                              /* long */
+  int reciprocal;                              /* word */
   int least, kept;                             /* words */
 } attention_writer;
 

@@ -74,16 +74,32 @@ static void split_index(ptx_writer *w, char letter, const char *index, int begin
 
 /* ---- tiles ---- */
 
-/* rest, %t<loop>: the tile's number along a loop, taken off a linear index. */
+/* rest /= by, and out = what is left; of 32 bits where positions are. */
+static void divide(ptx_writer *w, const char *rest, const char *by, const char *out) {
+  reg_name quotient = ptx_new(w, "b64");
+  if (w->shape->wide) {
+    ptx_line(w, "div.u64 %s, %s, %s;", quotient.text, rest, by);
+  } else {
+    reg_name a = ptx_new(w, "b32"), b = ptx_new(w, "b32");
+    ptx_line(w, "cvt.u32.u64 %s, %s;", a.text, rest);
+    ptx_line(w, "cvt.u32.u64 %s, %s;", b.text, by);
+    ptx_line(w, "div.u32 %s, %s, %s;", a.text, a.text, b.text);
+    ptx_line(w, "cvt.u64.u32 %s, %s;", quotient.text, a.text);
+  }
+  ptx_line(w, "mul.lo.s64 %s, %s, %s;", out, quotient.text, by);
+  ptx_line(w, "sub.s64 %s, %s, %s;", out, rest, out);
+  ptx_line(w, "mov.b64 %s, %s;", rest, quotient.text);
+}
+
+/* %tile<loop>: where the block's tile begins along a loop, taken off a linear index. */
 static void split_tile(ptx_writer *w, const char *rest, int loop) {
-  reg_name size = ptx_load_arg(w, WK__PTX_SIZE, loop, 0), tiles = ptx_new(w, "b64"), quotient = ptx_new(w, "b64");
-  ptx_line(w, ".reg .b64 %%tile%d;", loop);
+  reg_name size = ptx_load_arg(w, WK__PTX_SIZE, loop, 0), tiles = ptx_new(w, "b64"), first;
+  snprintf(first.text, NAME, "%%tile%d", loop);
+  ptx_line(w, ".reg .b64 %s;", first.text);
   ptx_line(w, "add.s64 %s, %s, %d;", tiles.text, size.text, WK__PTX_TILE - 1);
   ptx_line(w, "shr.u64 %s, %s, 5;", tiles.text, tiles.text);
-  ptx_line(w, "div.u64 %s, %s, %s;", quotient.text, rest, tiles.text);
-  ptx_line(w, "rem.u64 %%tile%d, %s, %s;", loop, rest, tiles.text);
-  ptx_line(w, "shl.b64 %%tile%d, %%tile%d, 5;", loop, loop);
-  ptx_line(w, "mov.b64 %s, %s;", rest, quotient.text);
+  divide(w, rest, tiles.text, first.text);
+  ptx_line(w, "shl.b64 %s, %s, 5;", first.text, first.text);
 }
 
 /* to = a coordinate that is there: the last one where it is behind it. */
@@ -102,10 +118,10 @@ static void begin_tile(ptx_writer *w) {
   split_tile(w, rest.text, across);
   for (int d = along - 1; d >= 0; d--) {
     if (d == across) continue;
-    reg_name size = ptx_load_arg(w, WK__PTX_SIZE, d, 0);
-    ptx_line(w, ".reg .b64 %%c%d;", d);
-    ptx_line(w, "rem.u64 %%c%d, %s, %s;", d, rest.text, size.text);
-    ptx_line(w, "div.u64 %s, %s, %s;", rest.text, rest.text, size.text);
+    reg_name size = ptx_load_arg(w, WK__PTX_SIZE, d, 0), coordinate;
+    snprintf(coordinate.text, NAME, "%%c%d", d);
+    ptx_line(w, ".reg .b64 %s;", coordinate.text);
+    divide(w, rest.text, size.text, coordinate.text);
   }
   ptx_line(w, ".reg .b64 %%c%d, %%c%d, %%warp64;", along, across);
   ptx_line(w, "cvt.u64.u32 %%warp64, %%warp;");

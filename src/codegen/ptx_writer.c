@@ -47,7 +47,11 @@ int ptx_arg(ptx_writer *w, int kind, int a, int b) {
 
 reg_name ptx_load_arg(ptx_writer *w, int kind, int a, int b) {
   reg_name r = ptx_new(w, "b64");
-  ptx_line(w, "ld.param.u64 %s, [args+%d];", r.text, 8 * ptx_arg(w, kind, a, b));
+  int n = ptx_arg(w, kind, a, b);
+  if (w->shape->together)
+    ptx_line(w, "ld.global.nc.b64 %s, [%%own+%d];", r.text, 8 * (n + 1));
+  else
+    ptx_line(w, "ld.param.u64 %s, [args+%d];", r.text, 8 * n);
   return r;
 }
 
@@ -829,14 +833,30 @@ static void begin_columns(ptx_writer *w, const char *count) {
   ptx_line(w, "setp.eq.and.u32 %%first, %%warp, 0, %%live;");
 }
 
+/* %own: the line of the block's launch; %block becomes that of the launch. */
+static void find_launch(ptx_writer *w) {
+  ptx_line(w, ".reg .b64 %%own, %%line, %%blocks;");
+  ptx_line(w, ".reg .b32 %%launch, %%before;");
+  ptx_line(w, "ld.param.u64 %%own, [args+%d];", 8 * WK__PTX_TABLE);
+  ptx_line(w, "ld.param.u64 %%line, [args+%d];", 8 * WK__PTX_LINE);
+  ptx_line(w, "ld.param.u64 %%blocks, [args+%d];", 8 * WK__PTX_BLOCKS);
+  ptx_line(w, "mad.wide.u32 %%blocks, %%block, 2, %%blocks;");
+  ptx_line(w, "ld.global.nc.u16 %%launch, [%%blocks];");
+  ptx_line(w, "cvt.u64.u32 %%blocks, %%launch;");
+  ptx_line(w, "mad.lo.u64 %%own, %%blocks, %%line, %%own;");
+  ptx_line(w, "ld.global.nc.u32 %%before, [%%own];");
+  ptx_line(w, "sub.u32 %%block, %%block, %%before;");
+}
+
 /* %row: the number of what the thread, warp or block does. */
 static void write_beginning(ptx_writer *w) {
-  reg_name count = ptx_load_arg(w, WK__PTX_COUNT, 0, 0);
   ptx_line(w, ".reg .b32 %%thread, %%block, %%threads, %%lane32, %%warp;");
+  ptx_line(w, "mov.u32 %%block, %%ctaid.x;");
+  if (w->shape->together) find_launch(w);
+  reg_name count = ptx_load_arg(w, WK__PTX_COUNT, 0, 0);
   ptx_line(w, ".reg .b64 %%row, %%lane, %%thread64;");
   ptx_line(w, ".reg .pred %%none, %%first, %%lane0;");
   ptx_line(w, "mov.u32 %%thread, %%tid.x;");
-  ptx_line(w, "mov.u32 %%block, %%ctaid.x;");
   ptx_line(w, "mov.u32 %%threads, %%ntid.x;");
   ptx_line(w, "and.b32 %%lane32, %%thread, 31;");
   ptx_line(w, "cvt.u64.u32 %%lane, %%lane32;");
@@ -896,7 +916,8 @@ static void write_head(ptx_writer *w, wk__string *text, const char *provenance) 
   if (ptx_is_tiles(w)) /* rows of a tile with room for two elements more, at least 8 bytes */
     wk__string_printf(text, ".shared .align 8 .b8 tile[%d];\n", WK__PTX_TILE * (WK__PTX_TILE + 4) * 8);
   wk__string_printf(text, ".visible .entry wick(.param .align 8 .b8 args[%d])\n.maxntid %d, 1, 1\n{\n",
-                    8 * (int)wk__max(w->out->arg_count, 1), most_threads(w));
+                    8 * (w->shape->together ? WK__PTX_TOGETHER_ARGS : (int)wk__max(w->out->arg_count, 1)),
+                    most_threads(w));
 }
 
 static bool is_written(const wk__nest *nest) {

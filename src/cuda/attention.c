@@ -96,7 +96,7 @@ static void set_dropout(attention *a, double p, const wk_tensor *state, int64_t 
   a->kind.dropout = true;
   a->args[WK__ATTENTION_DRAW] = (int64_t)(uintptr_t)wk__address(state);
   a->args[WK__ATTENTION_THREADS] = threads;
-  a->args[WK__ATTENTION_RECIPROCAL] = (int64_t)(UINT64_MAX / (uint64_t)threads + 1);
+  a->args[WK__ATTENTION_RECIPROCAL] = (INT64_C(1) << 32) / threads;
   a->args[WK__ATTENTION_LEAST] = least_dropped(p);
   a->args[WK__ATTENTION_KEPT] = float_bits((float)wk__dropout_scale(WK__OP(_dropout), p, WK_FLOAT32));
 }
@@ -125,12 +125,14 @@ static void begin(attention *a, const wk_tensor *q, const wk_tensor *k, bool cau
 static wk_status run(attention *a, wk__ptx_attention_pass pass) {
   static const char *const names[] = {"attention", "attention delta", "attention dk, dv", "attention dq"};
   const wk__cuda_written *k;
-  bool by_keys = pass == WK__ATTENTION_KEYS;
+  bool by_keys = pass == WK__ATTENTION_KEYS, groups = a->kind.warpgroups;
   int64_t rows = by_keys ? a->keys : a->queries, heads = by_keys ? a->key_heads : a->heads;
   if (rows == 0 || heads == 0 || a->batch == 0) return WK_OK;
   a->kind.pass = (uint8_t)pass;
+  if (by_keys && a->kind.size <= 64) a->kind.warpgroups = false; /* two blocks of mma.sync were faster */
   WK_TRY(wk__cuda_enter(a->stream->device));
   WK_TRY(wk__cuda_find_written(a->stream->device, &a->kind, sizeof a->kind, write, &k));
+  a->kind.warpgroups = groups;
   CUevent begin;
   void *params[] = {a->args};
   wk__cuda_time_begin(a->stream, &begin);

@@ -220,7 +220,8 @@ static wk_status interpret(wk__cuda_stream *s, cuda_code *code, const wk__launch
   return give_launch(s, code, program, function, &block, bytes);
 }
 
-static wk_status launch_one(wk__cuda_stream *s, cuda_code *code, const wk__launch *launch) {
+static wk_status launch_one(wk__cuda_stream *s, cuda_code *code, const wk__launch *launch,
+                            wk__cuda_together *together) {
   wk__binding b;
   bool done;
   WK_TRY(wk__bind_nest(code->nest, code->encoded.expressions, code->encoded.expression_count, launch, &b));
@@ -228,14 +229,28 @@ static wk_status launch_one(wk__cuda_stream *s, cuda_code *code, const wk__launc
   wk__merge_loops(&b);
   for (int d = 0; d < b.p; d++)
     if (b.size[d] == 0) return WK_OK;
+  if (together) {
+    WK_TRY(wk__cuda_together_add(together, &code->native, s, code->nest, &b, launch, &done));
+    if (done) return WK_OK;
+  }
   WK_TRY(wk__cuda_native_launch(&code->native, s, code->nest, &b, launch, &done));
   return done ? WK_OK : interpret(s, code, launch, &b);
+}
+
+static wk_status launch_together(wk__cuda_stream *s, cuda_code *code, const wk__launch *launches, int64_t count) {
+  wk__cuda_together *together = wk__cuda_together_begin();
+  wk_status status = WK_OK;
+  if (!together) return wk_error_category();
+  for (int64_t i = 0; status == WK_OK && i < count; i++) status = launch_one(s, code, &launches[i], together);
+  wk_status given = wk__cuda_together_end(together, s);
+  return status == WK_OK ? given : status;
 }
 
 wk_status wk__cuda_launch(wk__stream *stream, const wk__code *code, const wk__launch *launches, int64_t count) {
   wk__cuda_stream *s = wk__cuda_stream_of(stream);
   WK_TRY(wk__cuda_enter(s->device));
-  for (int64_t i = 0; i < count; i++) WK_TRY(launch_one(s, of(code), &launches[i]));
+  if (count == 0) return WK_OK;
+  WK_TRY(count > 1 ? launch_together(s, of(code), launches, count) : launch_one(s, of(code), launches, NULL));
   if (WK_LIKELY(!checks_each())) return WK_OK;
   WK_TRY(WK__CUDA(cuStreamSynchronize, s->handle));
   return wk__cuda_take_faults(s);

@@ -464,3 +464,102 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
   *out_done = true;
   return whole ? give_parts(k, whole, s, b, launch) : give(k, s, b, launch, NULL);
 }
+
+/* ---- launches together ---- */
+
+/* One launch for many small ones of a kernel: their arguments in a table, and by block whose it is. */
+typedef struct table {
+  const kernel *kernel;
+  int64_t launches, blocks, words; /* words: of a line */
+  int64_t lines[WK__CUDA_TABLE_BYTES / 8];
+  uint16_t of_block[WK__CUDA_TABLE_BLOCKS];
+} table;
+
+enum { TABLES = 4 };
+struct wk__cuda_together {
+  table *tables[TABLES]; /* one a kernel; NULL: none yet */
+};
+
+wk__cuda_together *wk__cuda_together_begin(void) { return wk__alloc_zeroed(sizeof(wk__cuda_together)); }
+
+static wk_status give_table(const table *t, wk__cuda_stream *s) {
+  int64_t capacity, bytes = 8 * t->words * t->launches, blocks = 2 * t->blocks;
+  char *memory = wk__cuda_allocate(&s->head, bytes + blocks, &capacity);
+  if (!memory) return wk_error_category();
+  int64_t args[WK__PTX_TOGETHER_ARGS] = {[WK__PTX_TABLE] = (int64_t)(uintptr_t)memory,
+                                         [WK__PTX_LINE] = 8 * t->words,
+                                         [WK__PTX_BLOCKS] = (int64_t)(uintptr_t)memory + bytes};
+  void *params[] = {args};
+  CUevent begin;
+  wk__cuda_time_begin(s, &begin);
+  wk_status status = wk__cuda_copy(&s->head, memory, t->lines, bytes, WK__FROM_HOST);
+  if (status == WK_OK) status = wk__cuda_copy(&s->head, memory + bytes, t->of_block, blocks, WK__FROM_HOST);
+  if (status == WK_OK)
+    status = WK__CUDA(cuLaunchKernel, t->kernel->function, (unsigned)t->blocks, 1, 1, 256, 1, 1, 0, s->handle, params,
+                      NULL);
+  if (WK_UNLIKELY(begin)) {
+    char mode[64], name[WK__CUDA_NAME_BYTES];
+    (void)snprintf(mode, sizeof mode, "pointwise, %lld together/%d", (long long)t->launches, t->kernel->shape.each);
+    wk__cuda_nest_name(t->kernel->nest, mode, name, sizeof name);
+    wk__cuda_time_end(s, begin, name);
+  }
+  wk__cuda_release(&s->head, memory, capacity);
+  return status;
+}
+
+static wk_status empty_table(table *t, wk__cuda_stream *s) {
+  wk_status status = t->launches ? give_table(t, s) : WK_OK;
+  t->launches = t->blocks = 0;
+  return status;
+}
+
+wk_status wk__cuda_together_end(wk__cuda_together *together, wk__cuda_stream *s) {
+  wk_status status = WK_OK;
+  for (int n = 0; n < TABLES && together->tables[n]; n++) {
+    if (status == WK_OK) status = empty_table(together->tables[n], s);
+    wk__free(together->tables[n]);
+  }
+  wk__free(together);
+  return status;
+}
+
+/* The kernel's table, or the last one, emptied; NULL with the error set. */
+static table *table_of(wk__cuda_together *together, const kernel *k, wk__cuda_stream *s) {
+  int n = 0;
+  while (n < TABLES - 1 && together->tables[n] && together->tables[n]->kernel != k) n++;
+  table *t = together->tables[n];
+  if (!t) {
+    t = together->tables[n] = wk__alloc(sizeof *t);
+    if (!t) return NULL;
+    t->launches = t->blocks = 0;
+  } else if (t->kernel != k && empty_table(t, s) != WK_OK) {
+    return NULL;
+  }
+  t->kernel = k;
+  t->words = k->arg_count + 1;
+  return t;
+}
+
+wk_status wk__cuda_together_add(wk__cuda_together *together, wk__cuda_native *native, wk__cuda_stream *s,
+                                const wk__nest *nest, const wk__binding *b, const wk__launch *launch, bool *out_done) {
+  wk__ptx_shape shape;
+  *out_done = false;
+  if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
+  if (!shape_of(nest, s->device, b, &shape) || shape.mode != WK__PTX_POINTWISE) return WK_OK;
+  shape.together = 1;
+  const kernel *k = kernel_for(native, nest, s->device, &shape);
+  int64_t blocks = k ? grid_of(k, b).blocks : 0;
+  if (!k || blocks > WK__CUDA_TABLE_BLOCKS) return WK_OK;
+  table *t = table_of(together, k, s);
+  if (!t) return wk_error_category();
+  if (t->blocks + blocks > WK__CUDA_TABLE_BLOCKS || (t->launches + 1) * t->words > (int64_t)WK_COUNT(t->lines))
+    WK_TRY(empty_table(t, s));
+  int64_t *line = t->lines + t->launches * t->words;
+  line[0] = t->blocks;
+  for (int n = 0; n < k->arg_count; n++) line[n + 1] = value_of(k, s, b, launch, &k->args[n], NULL);
+  for (int64_t i = 0; i < blocks; i++) t->of_block[t->blocks + i] = (uint16_t)t->launches;
+  t->blocks += blocks;
+  t->launches++;
+  *out_done = true;
+  return WK_OK;
+}
