@@ -98,7 +98,7 @@ typedef struct wk__ptx_kernel {
 WK_MUST_USE wk_status wk__ptx_write(const wk__nest *nest, const wk__ptx_shape *shape, const char *provenance,
                                     wk__ptx_kernel *out);
 
-/* A nest that parts can do: its elements are gone through in the first phase alone. */
+/* A nest that parts can do: its elements are gone through, and stored, in the first phase alone. */
 bool wk__ptx_is_reduced_once(const wk__nest *nest);
 
 /* Functions as text, from cuda/on_device/functions.c: `$0`, `$1` stand for the arguments, `$r` for the result, `$u` for

@@ -707,7 +707,7 @@ bool wk__ptx_is_reduced_once(const wk__nest *nest) {
   for (int v = 1; v < (int)nest->instr_count; v++) {
     const wk__instr *i = &nest->instrs[v];
     if (wk__loop_is_reduction(i->op) && wk__instr_phase(i) != 0) return false;
-    if (wk__loop_is_scan(i->op) || (wk__loop_is_store(i->op) && i->per_element)) return false;
+    if (wk__loop_is_scan(i->op) || (wk__loop_is_store(i->op) && i->per_element && i->stage > 0)) return false;
     reduces |= wk__loop_is_reduction(i->op);
   }
   return reduces;

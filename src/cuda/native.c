@@ -105,6 +105,15 @@ static bool goes_in_column_parts(const wk__nest *nest, const wk__cuda_device *d,
          wk__ptx_is_reduced_once(nest);
 }
 
+/* Steps of column parts, whose few warps need many loads under way. */
+static uint8_t column_part_step(const wk__nest *nest) {
+  enum { LOADS = 32 };
+  int loads = 0;
+  for (int64_t i = 1; i < nest->instr_count; i++)
+    loads += wk__loop_is_load(nest->instrs[i].op) && nest->instrs[i].per_element;
+  return (uint8_t)wk__max(LARGE_STEP, wk__min(LOADS / wk__max(loads, 1), LOADS));
+}
+
 static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
   int64_t rounds = wk__ceil_div(length_of(b), WK__REDUCE_LANES), most = most_rounds(nest);
   if (rounds == 0) return false;
@@ -118,7 +127,10 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   s->mode = columns ? WK__PTX_COLUMNS : parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS;
   s->each = nest->instr_count <= 24 ? STEP : LARGE_STEP;
   s->warps = columns ? 32 : parts ? 1 : (uint8_t)wk__min(chunks_of(b), MOST_WARPS);
-  if (columns && goes_in_column_parts(nest, d, b)) s->mode = WK__PTX_COLUMN_PARTS, s->warps = COLUMN_PART_LANES;
+  if (columns && goes_in_column_parts(nest, d, b)) {
+    s->mode = WK__PTX_COLUMN_PARTS, s->warps = COLUMN_PART_LANES;
+    s->each = column_part_step(nest);
+  }
   return true;
 }
 

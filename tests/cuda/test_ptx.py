@@ -118,6 +118,8 @@ for height, width in ((4096, 3), (9000, 34)):
 for dtype in (torch.bfloat16, torch.float64, torch.int64):  # in parts, where they are few
     x = (torch.randn(4500, 35) * 10).to(dtype)
     check(f"in parts {dtype}", lambda x: (x.sum(0), x.amax(0), x.argmin(0)), x)
+fused = torch.compile(lambda x, y: ((x * y).exp(), (x * y).exp().sum(0)))
+check("in parts, and stored", lambda x, y: [fused(x, y) for _ in range(3)][-1], torch.randn(700, 70), torch.randn(700, 70))
 check("in parts, beside others", lambda x, y, r: ((x * y - r).sum(0) * r + 1), torch.randn(600, 70), torch.randn(600, 1), torch.randn(70))
 """
 
