@@ -302,8 +302,14 @@ static kernel *add(wk__cuda_native *native, const wk__nest *nest, wk__cuda_devic
   return k;
 }
 
-/* The kernel when it is there; else it is asked for by its second use. */
-static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, wk__cuda_device *d,
+/* The interpreter, a warp a row, would take longer than the driver does for a kernel. */
+static bool is_urgent(const wk__binding *b) {
+  enum { LONGEST = 1 << 19, MOST = 1 << 28 };
+  return length_of(b) > LONGEST || product(b, 0, b->p + b->r) > MOST;
+}
+
+/* The kernel when it is there; else it is asked for by its second use, or waited for. */
+static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, wk__cuda_device *d, const wk__binding *b,
                           const wk__ptx_shape *shape) {
   kernel *k = find(native, d, shape);
   if (!k && !(k = add(native, nest, d, shape))) {
@@ -314,7 +320,7 @@ static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, wk__cud
   if (state == READY) return k;
   if (state == NONE) return NULL;
   int uses = atomic_fetch_add(&k->uses, 1);
-  if (wanted_tier() == TIER_NATIVE && uses == 0) {
+  if (uses == 0 && (wanted_tier() == TIER_NATIVE || is_urgent(b))) {
     compile_and_publish(k);
     return atomic_load(&k->state) == READY ? k : NULL;
   }
@@ -464,13 +470,13 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
   *out_done = false;
   if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
   if (!shape_of(nest, s->device, b, &shape)) return WK_OK;
-  const kernel *k = kernel_for(native, nest, s->device, &shape);
+  const kernel *k = kernel_for(native, nest, s->device, b, &shape);
   if (!k) return WK_OK;
   const kernel *whole = NULL;
   if (shape.mode == WK__PTX_PARTS || shape.mode == WK__PTX_COLUMN_PARTS) {
     shape.mode = shape.mode == WK__PTX_PARTS ? WK__PTX_WHOLE : WK__PTX_COLUMN_WHOLE;
     if (shape.mode == WK__PTX_COLUMN_WHOLE) shape.warps = WK__REDUCE_LANES;
-    whole = kernel_for(native, nest, s->device, &shape);
+    whole = kernel_for(native, nest, s->device, b, &shape);
     if (!whole) return WK_OK;
   }
   *out_done = true;
@@ -559,7 +565,7 @@ wk_status wk__cuda_together_add(wk__cuda_together *together, wk__cuda_native *na
   if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
   if (!shape_of(nest, s->device, b, &shape) || shape.mode != WK__PTX_POINTWISE) return WK_OK;
   shape.together = 1;
-  const kernel *k = kernel_for(native, nest, s->device, &shape);
+  const kernel *k = kernel_for(native, nest, s->device, b, &shape);
   int64_t blocks = k ? grid_of(k, b).blocks : 0;
   if (!k || blocks > WK__CUDA_TABLE_BLOCKS) return WK_OK;
   table *t = table_of(together, k, s);
