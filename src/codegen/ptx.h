@@ -39,9 +39,7 @@ typedef enum wk__ptx_mode {
 enum { WK__PTX_TILE = 32, WK__PTX_TILE_WARPS = 8 }; /* elements of a tile's side; a warp has each 8th of its rows */
 enum { WK__PTX_COLUMN_CHUNKS = 64 };                /* of a column at most */
 enum { WK__PTX_MAX_LOOPS = 8, WK__PTX_MAX_EACH = 32 };
-/* How a walker moves with a loop. PAIRS: by one, and what a lane would have of 2 bytes is read two at a time: rows
- * begin at 4 bytes and have an even length. */
-enum { WK__PTX_STILL, WK__PTX_ONE, WK__PTX_STRIDED, WK__PTX_PAIRS };
+enum { WK__PTX_STILL, WK__PTX_ONE, WK__PTX_STRIDED }; /* how a walker moves with a loop */
 
 /* All of it is the key that a kernel is found by: no padding. */
 typedef struct wk__ptx_shape {
@@ -50,23 +48,19 @@ typedef struct wk__ptx_shape {
   uint8_t capability; /* of the device: 90 */
   uint8_t wide;       /* positions need 64 bits */
   uint8_t walkers;
-  uint8_t together;                /* pointwise: several launches in one, whose arguments are a table */
-  uint8_t unused;                  /* 0 */
+  uint8_t together; /* pointwise: several launches in one, whose arguments are a table */
+  uint8_t unused;   /* 0 */
   uint16_t moves[WK__MAX_WALKERS]; /* by walker: two bits a loop */
 } wk__ptx_shape;
 static inline int wk__ptx_move(const wk__ptx_shape *s, int walker, int loop) {
-  int move = s->moves[walker] >> 2 * loop & 3;
-  return move == WK__PTX_PAIRS ? WK__PTX_ONE : move;
-}
-static inline bool wk__ptx_in_pairs(const wk__ptx_shape *s, int walker, int loop) {
-  return (s->moves[walker] >> 2 * loop & 3) == WK__PTX_PAIRS;
+  return s->moves[walker] >> 2 * loop & 3;
 }
 
-/* Launches together: the kernel's own arguments, 8 bytes each. A table's line: the launch's first block, 8 bytes, then
- * its arguments. */
+/* Launches together: the kernel's own arguments, 8 bytes each. A table's line: the launch's first block, 8 bytes, then its
+ * arguments. */
 typedef enum wk__ptx_together_arg {
-  WK__PTX_TABLE,  /* address */
-  WK__PTX_LINE,   /* bytes of a line */
+  WK__PTX_TABLE, /* address */
+  WK__PTX_LINE,  /* bytes of a line */
   WK__PTX_BLOCKS, /* address: by block, the number of its launch, 2 bytes */
   WK__PTX_TOGETHER_ARGS
 } wk__ptx_together_arg;

@@ -512,75 +512,6 @@ static void load_across(ptx_writer *w, int v, const wk__instr *i, int dtype) {
   }
 }
 
-static reg_name short_of(ptx_writer *w, const char *word) {
-  reg_name r = ptx_new(w, "b16");
-  ptx_line(w, "cvt.u16.u32 %s, %s;", r.text, word);
-  return r;
-}
-
-/* 64 elements are 32 words, a lane each; lane l's are in the halves l % 2 of words l / 2 and 16 + l / 2. */
-static void load_pair(ptx_writer *w, int v, const wk__instr *i, int dtype, int k) {
-  place at = place_of(w, i->extra, k);
-  reg_name address = ptx_new(w, "b64"), word = ptx_new(w, "b32"), from = ptx_new(w, "b32"), half = ptx_new(w, "b32");
-  ptx_line(w, "mad.lo.s64 %s, %%lane, 2, %s;", address.text, at.reg.text);
-  ptx_line(w, "mov.b32 %s, 0;", word.text);
-  if (ptx_guard(w, k).text[0] || ptx_guard(w, k + 1).text[0]) {
-    reg_name length = ptx_load_arg(w, WK__PTX_LENGTH, 0, 0), element = ptx_new(w, "b64"), there = ptx_new(w, "pred");
-    ptx_line(w, "add.s64 %s, %%e, %%lane;", element.text);
-    ptx_line(w, "add.s64 %s, %s, %d;", element.text, element.text, 32 * k);
-    ptx_line(w, "setp.lt.u64 %s, %s, %s;", there.text, element.text, length.text);
-    ptx_line(w, "@%s ld.global.b32 %s, [%s+%d];", there.text, word.text, address.text, at.offset);
-  } else {
-    ptx_line(w, "ld.global.b32 %s, [%s+%d];", word.text, address.text, at.offset);
-  }
-  bool high = dtype == WK_BFLOAT16; /* where the half goes: to the top of a float, or down */
-  ptx_line(w, "shr.u32 %s, %%lane32, 1;", from.text);
-  ptx_line(w, "and.b32 %s, %%lane32, 1;", half.text);
-  ptx_line(w, "mad.lo.u32 %s, %s, %d, %d;", half.text, half.text, high ? 0x2200 : 0x22, high ? 0x1044 : 0x4410);
-  for (int n = 0; n < 2; n++) {
-    reg_name got = ptx_new(w, "b32"), out = ptx_value(w, v, k + n);
-    ptx_line(w, "shfl.sync.idx.b32 %s, %s, %s, 31, 0xffffffff;", got.text, word.text, from.text);
-    ptx_line(w, "prmt.b32 %s, %s, 0, %s;", got.text, got.text, half.text);
-    if (high)
-      ptx_line(w, "mov.b32 %s, %s;", out.text, got.text);
-    else if (dtype == WK_FLOAT16)
-      widen(w, dtype, out.text, got.text);
-    else
-      ptx_line(w, "cvt.%s %s, %s;", dtype == WK_INT16 ? "s64.s16" : "u64.u16", out.text, short_of(w, got.text).text);
-    if (n == 0) ptx_line(w, "add.u32 %s, %s, 16;", from.text, from.text);
-  }
-}
-
-/* The same the other way: word l is of elements 2 l and 2 l + 1, which lanes 2 l % 32 and 2 l % 32 + 1 have. */
-static void store_pair(ptx_writer *w, const wk__instr *i, int dtype, int k) {
-  place at = place_of(w, i->extra, k);
-  reg_name address = ptx_new(w, "b64"), word = ptx_new(w, "b32"), high = ptx_new(w, "b32"), from = ptx_new(w, "b32"),
-           halves = ptx_new(w, "b32"), got[2];
-  char guard[NAME + 4] = "";
-  half_of_value(w, dtype, word.text, ptx_value(w, i->operands[0], k).text);
-  half_of_value(w, dtype, high.text, ptx_value(w, i->operands[0], k + 1).text);
-  ptx_line(w, "prmt.b32 %s, %s, %s, 0x5410;", word.text, word.text, high.text);
-  ptx_line(w, "shl.b32 %s, %%lane32, 1;", from.text);
-  ptx_line(w, "and.b32 %s, %s, 31;", from.text, from.text);
-  for (int n = 0; n < 2; n++) {
-    got[n] = ptx_new(w, "b32");
-    ptx_line(w, "shfl.sync.idx.b32 %s, %s, %s, 31, 0xffffffff;", got[n].text, word.text, from.text);
-    if (n == 0) ptx_line(w, "add.u32 %s, %s, 1;", from.text, from.text);
-  }
-  ptx_line(w, "shr.u32 %s, %%lane32, 4;", halves.text);
-  ptx_line(w, "mad.lo.u32 %s, %s, %d, %d;", halves.text, halves.text, 0x2222, 0x5410);
-  ptx_line(w, "prmt.b32 %s, %s, %s, %s;", word.text, got[0].text, got[1].text, halves.text);
-  ptx_line(w, "mad.lo.s64 %s, %%lane, 2, %s;", address.text, at.reg.text);
-  if (ptx_guard(w, k).text[0] || ptx_guard(w, k + 1).text[0]) {
-    reg_name length = ptx_load_arg(w, WK__PTX_LENGTH, 0, 0), element = ptx_new(w, "b64"), there = ptx_new(w, "pred");
-    ptx_line(w, "add.s64 %s, %%e, %%lane;", element.text);
-    ptx_line(w, "add.s64 %s, %s, %d;", element.text, element.text, 32 * k);
-    ptx_line(w, "setp.lt.u64 %s, %s, %s;", there.text, element.text, length.text);
-    snprintf(guard, sizeof guard, "@%s ", there.text);
-  }
-  ptx_line(w, "%sst.global.b32 [%s+%d], %s;", guard, address.text, at.offset, word.text);
-}
-
 static bool keeps_numbers(int dtype) { return wk__dtypes[dtype].compute == dtype; }
 
 void ptx_load(ptx_writer *w, int v) {
@@ -601,14 +532,8 @@ void ptx_load(ptx_writer *w, int v) {
     double d = other->op == WK__LOOP_constant ? wk__scalar_double(other->number) : 0.5;
     w->unsupported |= !(other->op == WK__LOOP_constant && (d == 0 || d == 1 || d - d != 0));
   }
-  bool pairs = i->op == WK__LOOP_load && w->varies[v] && by_lanes(w) && w->shape->r == 1 &&
-               wk__ptx_in_pairs(w->shape, i->extra, w->shape->p);
   for (int k = 0; k < (w->varies[v] ? w->shape->each : 1); k++) {
     reg_name guard = w->varies[v] ? ptx_guard(w, k) : (reg_name){""}, out = ptx_value(w, v, k);
-    if (pairs && k + 1 < w->shape->each) {
-      load_pair(w, v, i, dtype, k++);
-      continue;
-    }
     if (i->op == WK__LOOP_masked_load) {
       load_masked(w, v, i, dtype, k);
       continue;
@@ -641,14 +566,8 @@ void ptx_store(ptx_writer *w, int v) {
     store_vector(w, i);
     return;
   }
-  bool pairs = i->op == WK__LOOP_store && each && by_lanes(w) && w->shape->r == 1 && w->varies[i->operands[0]] &&
-               wk__ptx_in_pairs(w->shape, i->extra, w->shape->p);
   for (int k = 0; k < (each ? w->shape->each : 1); k++) {
     reg_name guard = {""};
-    if (pairs && k + 1 < w->shape->each) {
-      store_pair(w, i, dtype, k++);
-      continue;
-    }
     if (each) guard = ptx_guard(w, k);
     if (!each && by_lanes(w)) snprintf(guard.text, NAME, "@%%first ");
     reg_name value = ptx_value(w, i->operands[0], k);

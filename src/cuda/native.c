@@ -150,18 +150,6 @@ static int tile_loop_of(const wk__nest *nest, const wk__binding *b) {
   return found;
 }
 
-/* Small values of rows in registers or in steps, which begin at 4 bytes and are even in number. */
-static bool lies_in_pairs(const wk__nest *nest, const wk__binding *b, const wk__ptx_shape *s, int access) {
-  const wk__access *a = &nest->accesses[access];
-  bool modes = s->mode == WK__PTX_ROWS || s->mode == WK__PTX_LONG_ROWS || s->mode == WK__PTX_PARTS;
-  if (!modes || b->r != 1 || s->each < 2 || item_of(nest, access) != 2 || b->stride[access][b->p] != 1) return false;
-  if (a->has_indirect || a->may_leave || length_of(b) % 2) return false;
-  if (((uintptr_t)b->base[access] + (uintptr_t)(b->start[access] * 2)) % 4) return false;
-  for (int d = 0; d < b->p; d++)
-    if (b->stride[access][d] % 2) return false;
-  return true;
-}
-
 /* False: the interpreter's. */
 static bool shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *b, wk__ptx_shape *s) {
   memset(s, 0, sizeof *s);
@@ -185,7 +173,6 @@ static bool shape_of(const wk__nest *nest, const wk__cuda_device *device, const 
     for (int d = 0; d < b->p + b->r; d++) {
       int64_t stride = b->stride[w][d];
       int move = stride == 0 ? WK__PTX_STILL : stride == 1 ? WK__PTX_ONE : WK__PTX_STRIDED;
-      if (move == WK__PTX_ONE && w < b->access_count && d == b->p && lies_in_pairs(nest, b, s, w)) move = WK__PTX_PAIRS;
       s->moves[w] |= (uint16_t)(move << 2 * d);
     }
   return true;
@@ -526,8 +513,8 @@ static wk_status give_table(const table *t, wk__cuda_stream *s) {
   wk_status status = wk__cuda_copy(&s->head, memory, t->lines, bytes, WK__FROM_HOST);
   if (status == WK_OK) status = wk__cuda_copy(&s->head, memory + bytes, t->of_block, blocks, WK__FROM_HOST);
   if (status == WK_OK)
-    status =
-        WK__CUDA(cuLaunchKernel, t->kernel->function, (unsigned)t->blocks, 1, 1, 256, 1, 1, 0, s->handle, params, NULL);
+    status = WK__CUDA(cuLaunchKernel, t->kernel->function, (unsigned)t->blocks, 1, 1, 256, 1, 1, 0, s->handle, params,
+                      NULL);
   if (WK_UNLIKELY(begin)) {
     char mode[64], name[WK__CUDA_NAME_BYTES];
     (void)snprintf(mode, sizeof mode, "pointwise, %lld together/%d", (long long)t->launches, t->kernel->shape.each);
