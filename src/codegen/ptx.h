@@ -48,19 +48,19 @@ typedef struct wk__ptx_shape {
   uint8_t capability; /* of the device: 90 */
   uint8_t wide;       /* positions need 64 bits */
   uint8_t walkers;
-  uint8_t together; /* pointwise: several launches in one, whose arguments are a table */
-  uint8_t unused;   /* 0 */
+  uint8_t together;                /* pointwise: several launches in one, whose arguments are a table */
+  uint8_t whole;                   /* rows and their parts: no element of a step is beyond the last */
   uint16_t moves[WK__MAX_WALKERS]; /* by walker: two bits a loop */
 } wk__ptx_shape;
 static inline int wk__ptx_move(const wk__ptx_shape *s, int walker, int loop) {
   return s->moves[walker] >> 2 * loop & 3;
 }
 
-/* Launches together: the kernel's own arguments, 8 bytes each. A table's line: the launch's first block, 8 bytes, then its
- * arguments. */
+/* Launches together: the kernel's own arguments, 8 bytes each. A table's line: the launch's first block, 8 bytes, then
+ * its arguments. */
 typedef enum wk__ptx_together_arg {
-  WK__PTX_TABLE, /* address */
-  WK__PTX_LINE,  /* bytes of a line */
+  WK__PTX_TABLE,  /* address */
+  WK__PTX_LINE,   /* bytes of a line */
   WK__PTX_BLOCKS, /* address: by block, the number of its launch, 2 bytes */
   WK__PTX_TOGETHER_ARGS
 } wk__ptx_together_arg;

@@ -141,7 +141,8 @@ static int moved(attention_writer *w, int description, int bytes) {
   return d;
 }
 
-/* A product of 16 columns of A: at the description `a`, or in four registers; B turned where its rows are summed over. */
+/* A product of 16 columns of A: at the description `a`, or in four registers; B turned where its rows are summed over.
+ */
 static void multiply_groups(attention_writer *w, int sums, int columns, int a, int fragments, int b, bool turned,
                             bool adds) {
   const char *type = w->a->half ? "f16" : "bf16";
@@ -158,7 +159,8 @@ static void multiply_groups(attention_writer *w, int sums, int columns, int a, i
 }
 
 static void outer_of_groups(attention_writer *w, int sums, int a, int a_rows, int b, int b_rows, int count) {
-  int group = WITH("shr.u32", w->warp, 2), left = describe(w, TWO("add.u32", a, WITH("mul.lo.u32", group, 64 * 128)), a_rows),
+  int group = WITH("shr.u32", w->warp, 2),
+      left = describe(w, TWO("add.u32", a, WITH("mul.lo.u32", group, 64 * 128)), a_rows),
       right = describe(w, b, b_rows);
   for (int s = 0; s < w->steps; s++) {
     int inside = s % 4 * 32;
@@ -488,8 +490,8 @@ wk_status wk__ptx_write_attention(const wk__ptx_attention *a, wk__ptx_attention_
       status = attention_write_queries(w, out);
       blocks = a->size <= 128 ? 2 : 1;
   }
-  wk__ptx_module m = {"wick", a->capability, WK__ATTENTION_ARGS, out->threads, blocks,
-                     a->warpgroups && a->pass != WK__ATTENTION_DELTA};
+  wk__ptx_module m = {"wick",       a->capability, WK__ATTENTION_ARGS,
+                      out->threads, blocks,        a->warpgroups && a->pass != WK__ATTENTION_DELTA};
   if (w->groups) m.blocks = a->size <= 64 && a->pass != WK__ATTENTION_KEYS ? 2 : 1, out->shared += 1024;
   if (status == WK_OK && !(out->text = wk__ptx_finish(&w->text, &m))) status = WK_OUT_OF_MEMORY;
   if (status != WK_OK) wk__string_release(&w->text.code);

@@ -34,7 +34,7 @@ typedef struct wk__ptx_attention {
   uint8_t capability;
   uint8_t warpgroups; /* wgmma, of sm_90 alone */
   uint8_t unused;     /* 0 */
-  uint16_t size; /* of a head: a multiple of 8, at most 256 */
+  uint16_t size;      /* of a head: a multiple of 8, at most 256 */
 } wk__ptx_attention;
 enum { WK__ATTENTION_MOST_SIZE = 256 };
 

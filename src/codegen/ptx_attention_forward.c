@@ -8,7 +8,6 @@
 
 static int word(attention_writer *w) { return wk__ptx_words(&w->text, 1); }
 
-
 typedef struct forward {
   int keys;            /* of a step */
   int scores, out;     /* (tiles, f->keys / 8, 4), (tiles, 2 steps, 4) */
@@ -100,7 +99,8 @@ static void mask(attention_writer *w, const forward *f) {
 
 static void copy_step(attention_writer *w, const forward *f, int stage, int key0) {
   attention_copy(w, stage, f->keys, f->k, WK__ATTENTION_K + 3, key0, f->s);
-  attention_copy(w, WITH("add.u32", stage, attention_tile_bytes(w, f->keys)), f->keys, f->v, WK__ATTENTION_V + 3, key0, f->s);
+  attention_copy(w, WITH("add.u32", stage, attention_tile_bytes(w, f->keys)), f->keys, f->v, WK__ATTENTION_V + 3, key0,
+                 f->s);
   SAY("cp.async.commit_group");
 }
 
@@ -180,15 +180,17 @@ static void one_step(attention_writer *w, forward *f) {
   for (int i = 0; i < w->tiles; i++)
     for (int h = 0; h < 2; h++) shrink(w, f, i, h, exponentials(w, f, i, h));
   if (w->a->dropout) drop(w, f);
-  attention_inner(w, f->out, f->scores, f->keys / 8, WITH("add.u32", f->stage, attention_tile_bytes(w, f->keys)), f->keys, 0,
-                  16 * w->steps);
+  attention_inner(w, f->out, f->scores, f->keys / 8, WITH("add.u32", f->stage, attention_tile_bytes(w, f->keys)),
+                  f->keys, 0, 16 * w->steps);
   next_keys(w, f);
   SAY("add.u32 %%r%d, %%r%d, %%r%d;\n\tneg.s32 %%r%d, %%r%d", f->stage, f->stage, f->other, f->other, f->other);
 }
 
-/* ---- the steps by groups: the next step's scores and this one's values are multiplied while exponentials are taken ---- */
+/* ---- the steps by groups: the next step's scores and this one's values are multiplied while exponentials are taken
+ * ---- */
 
-/* Keys of step n + 1 and values of step n arrive together. f->stage: keys of even steps, then of odd ones, then values. */
+/* Keys of step n + 1 and values of step n arrive together. f->stage: keys of even steps, then of odd ones, then values.
+ */
 static int stage_of(attention_writer *w, const forward *f, bool values, int step) {
   int bytes = attention_tile_bytes(w, f->keys), odd = WITH("and.b32", step, 1), at = word(w);
   SAY("mad.lo.u32 %%r%d, %%r%d, %d, %%r%d", at, odd, bytes, WITH("add.u32", f->stage, values ? 2 * bytes : 0));
@@ -196,10 +198,12 @@ static int stage_of(attention_writer *w, const forward *f, bool values, int step
 }
 
 static void copy_keys(attention_writer *w, const forward *f, int step) {
-  attention_copy(w, stage_of(w, f, false, step), f->keys, f->k, WK__ATTENTION_K + 3, WITH("mul.lo.u32", step, f->keys), f->s);
+  attention_copy(w, stage_of(w, f, false, step), f->keys, f->k, WK__ATTENTION_K + 3, WITH("mul.lo.u32", step, f->keys),
+                 f->s);
 }
 static void copy_values(attention_writer *w, const forward *f, int step) {
-  attention_copy(w, stage_of(w, f, true, step), f->keys, f->v, WK__ATTENTION_V + 3, WITH("mul.lo.u32", step, f->keys), f->s);
+  attention_copy(w, stage_of(w, f, true, step), f->keys, f->v, WK__ATTENTION_V + 3, WITH("mul.lo.u32", step, f->keys),
+                 f->s);
 }
 
 static void copy_next_keys(attention_writer *w, const forward *f, int ahead) {

@@ -58,6 +58,7 @@ reg_name ptx_load_arg(ptx_writer *w, int kind, int a, int b) {
 reg_name ptx_guard(const ptx_writer *w, int k) {
   reg_name r = {""};
   bool last = k == w->shape->each - 1, rows = w->shape->mode == WK__PTX_ROWS;
+  if (w->shape->whole) return r;
   bool may_miss = rows ? last || w->shape->warps > 1 : w->shape->mode != WK__PTX_POINTWISE;
   if (may_miss) snprintf(r.text, NAME, "@%%in%d ", k);
   return r;

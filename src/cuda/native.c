@@ -150,6 +150,14 @@ static int tile_loop_of(const wk__nest *nest, const wk__binding *b) {
   return found;
 }
 
+/* Rows that are made of whole steps of all their warps, or whose chunks are made of steps. */
+static bool is_whole(const wk__binding *b, const wk__ptx_shape *s) {
+  int64_t step = WK__REDUCE_LANES * s->each, length = length_of(b);
+  if (s->mode == WK__PTX_ROWS) return length == step * s->warps;
+  bool chunks = s->mode == WK__PTX_LONG_ROWS || s->mode == WK__PTX_PARTS;
+  return chunks && length % step == 0 && WK__REDUCE_CHUNK % step == 0;
+}
+
 /* False: the interpreter's. */
 static bool shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *b, wk__ptx_shape *s) {
   memset(s, 0, sizeof *s);
@@ -169,6 +177,7 @@ static bool shape_of(const wk__nest *nest, const wk__cuda_device *device, const 
     s->each = (uint8_t)vector_of(nest, b);
   else if (b->r == 0 || !set_rows(nest, device, b, s))
     return false;
+  s->whole = nest->reduction_dims > 0 && is_whole(b, s);
   for (int w = 0; w < b->walker_count; w++)
     for (int d = 0; d < b->p + b->r; d++) {
       int64_t stride = b->stride[w][d];
@@ -513,8 +522,8 @@ static wk_status give_table(const table *t, wk__cuda_stream *s) {
   wk_status status = wk__cuda_copy(&s->head, memory, t->lines, bytes, WK__FROM_HOST);
   if (status == WK_OK) status = wk__cuda_copy(&s->head, memory + bytes, t->of_block, blocks, WK__FROM_HOST);
   if (status == WK_OK)
-    status = WK__CUDA(cuLaunchKernel, t->kernel->function, (unsigned)t->blocks, 1, 1, 256, 1, 1, 0, s->handle, params,
-                      NULL);
+    status =
+        WK__CUDA(cuLaunchKernel, t->kernel->function, (unsigned)t->blocks, 1, 1, 256, 1, 1, 0, s->handle, params, NULL);
   if (WK_UNLIKELY(begin)) {
     char mode[64], name[WK__CUDA_NAME_BYTES];
     (void)snprintf(mode, sizeof mode, "pointwise, %lld together/%d", (long long)t->launches, t->kernel->shape.each);

@@ -88,7 +88,8 @@ static bool prepare(run *r, wk__cuda_stream *s, const wk__cuda_product *p) {
   lies a, b;
   *r = (run){.stream = s};
   if (s->device->capability < 80 || (p->type != WK__MEMORY_F16 && p->type != WK__MEMORY_BF16)) return false;
-  if (wk__cuda_products_are("exact") || p->k <= 0 || p->batch > MOST_BATCHES || wk__max(p->m, wk__max(p->n, p->k)) > INT32_MAX / 2)
+  if (wk__cuda_products_are("exact") || p->k <= 0 || p->batch > MOST_BATCHES ||
+      wk__max(p->m, wk__max(p->n, p->k)) > INT32_MAX / 2)
     return false;
   if (!find_lies(p->a_column, p->a_row, p->k, p->m, &a) || !find_lies(p->b_row, p->b_column, p->k, p->n, &b))
     return false;

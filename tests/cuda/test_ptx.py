@@ -85,9 +85,15 @@ check("scalar", lambda x: x.sum() * 2 + 1, x)
 """
 
 ROWS = """
-for length in (1, 31, 33, 200):
+for length in (1, 31, 33, 200, 256):
     rows(length, torch.randn(5, length))
 rows("bf16", torch.randn(3, 300).bfloat16())
+for dtype in (torch.bfloat16, torch.float16, torch.int16):
+    for length in (2, 64, 66, 101):
+        x = (torch.randn(3, length) * 10).to(dtype)
+        check(f"{dtype} {length}", lambda x: (x.sum(1), x.amax(1), x.argmax(1)), x)
+        check(f"{dtype} {length}, a part", lambda x: (x[:, 1:].sum(1), x[:, : x.shape[1] // 2].amax(1)), x)
+    check(f"{dtype}, stored", lambda x: (x.softmax(1), F.layer_norm(x, (66,))) if x.is_floating_point() else x.sum(1), (torch.randn(3, 66) * 10).to(dtype))
 rows("f64", torch.randn(3, 100).double().round(decimals=3))
 rows("ties", torch.randint(0, 4, (3, 300)).float())
 rows("nan", torch.tensor([[1.0, float("nan"), 3.0, float("nan")], [float("-inf")] * 4]))
@@ -100,7 +106,9 @@ check("long", lambda x: (x.sum(1), x.argmax(1), x.cumsum(1)), torch.randn(2, 450
 """
 
 LONG_ROWS = """
-for length in (1000, 1025, 4096, 4097, 9000):
+rows("bf16", torch.randn(2, 4500).bfloat16())
+check("bf16 in parts", lambda x: (x.sum(), x.amax()), torch.randn(70_000).bfloat16())
+for length in (1000, 1025, 4096, 4097, 8192, 9000):
     rows(length, torch.randn(2, length))
 check("in parts", lambda x: (x.sum(), x.mean(), x.amax(), x.argmin()), torch.randn(70_000))
 """
