@@ -18,6 +18,7 @@ typedef struct ptx_writer {
   int phase;         /* prefix of registers in long rows, where phases compute values again */
   const char *guard; /* the predicate "element k is there", or NULL: all are; with %d for k */
   bool scratch;      /* states are in the scratch memory, else shared */
+  bool whole;        /* all elements of the step are there: none is guarded */
   bool unsupported;
 } ptx_writer;
 

@@ -58,7 +58,7 @@ reg_name ptx_load_arg(ptx_writer *w, int kind, int a, int b) {
 reg_name ptx_guard(const ptx_writer *w, int k) {
   reg_name r = {""};
   bool last = k == w->shape->each - 1, rows = w->shape->mode == WK__PTX_ROWS;
-  if (w->shape->whole) return r;
+  if (w->whole) return r;
   bool may_miss = rows ? last || w->shape->warps > 1 : w->shape->mode != WK__PTX_POINTWISE;
   if (may_miss) snprintf(r.text, NAME, "@%%in%d ", k);
   return r;
@@ -503,9 +503,33 @@ static void fold_chunks(ptx_writer *w, folds *f) {
   ptx_line(w, "}");
 }
 
+/* Without guards, where threads of rows that are not there do what the last row's do: but they must not store it. */
+static bool has_whole_steps(const ptx_writer *w, int phase) { return !is_columns(w) || !stores_elements(w, phase); }
+
+/* Steps from %e on: those that are whole, or the rest. */
+static void write_rounds(ptx_writer *w, int phase, folds *f, bool whole) {
+  int label = w->unique++;
+  w->whole = whole;
+  ptx_line(w, "ROUND%d:", label);
+  if (whole) {
+    reg_name behind = ptx_new(w, "b64");
+    ptx_line(w, "add.s64 %s, %%e, %d;", behind.text, 32 * w->shape->each);
+    ptx_line(w, "setp.gt.s64 %%over, %s, %%end;", behind.text);
+  } else {
+    ptx_line(w, "setp.ge.s64 %%over, %%e, %%end;");
+  }
+  ptx_line(w, "@%%over bra FOLD%d;", label);
+  ptx_line(w, "{");
+  write_step(w, phase, f);
+  ptx_line(w, "}");
+  ptx_line(w, "add.s64 %%e, %%e, %d;", 32 * w->shape->each);
+  ptx_line(w, "bra ROUND%d;", label);
+  ptx_line(w, "FOLD%d:", label);
+  w->whole = w->shape->whole;
+}
+
 /* A chunk of a row, %chunk, in steps; the states begin again. `lane`: the register of the thread's lane. */
 static void write_chunk(ptx_writer *w, int phase, folds *f, const char *lane) {
-  int label = w->unique++;
   ptx_line(w, "{");
   ptx_line(w, ".reg .b64 %%e, %%end;");
   ptx_line(w, ".reg .pred %%over;");
@@ -515,15 +539,8 @@ static void write_chunk(ptx_writer *w, int phase, folds *f, const char *lane) {
   ptx_line(w, "min.s64 %%end, %%end, %%length;");
   ptx_line(w, "add.s64 %%end, %%end, %s;", lane);
   ptx_line(w, "add.s64 %%e, %%e, %s;", lane);
-  ptx_line(w, "ROUND%d:", label);
-  ptx_line(w, "setp.ge.s64 %%over, %%e, %%end;");
-  ptx_line(w, "@%%over bra FOLD%d;", label);
-  ptx_line(w, "{");
-  write_step(w, phase, f);
-  ptx_line(w, "}");
-  ptx_line(w, "add.s64 %%e, %%e, %d;", 32 * w->shape->each);
-  ptx_line(w, "bra ROUND%d;", label);
-  ptx_line(w, "FOLD%d:", label);
+  if (has_whole_steps(w, phase)) write_rounds(w, phase, f, true);
+  if (!w->shape->whole) write_rounds(w, phase, f, false);
   ptx_line(w, "}");
 }
 
@@ -950,7 +967,7 @@ static wk_status write_kernel(ptx_writer *w, const char *provenance) {
 }
 
 wk_status wk__ptx_write(const wk__nest *nest, const wk__ptx_shape *shape, const char *provenance, wk__ptx_kernel *out) {
-  ptx_writer w = {.nest = nest, .shape = shape, .out = out};
+  ptx_writer w = {.nest = nest, .shape = shape, .out = out, .whole = shape->whole};
   w.scratch = shape->mode == WK__PTX_PARTS || shape->mode == WK__PTX_WHOLE || shape->mode == WK__PTX_COLUMN_PARTS;
   out->arg_count = out->states = 0;
   out->text = NULL;

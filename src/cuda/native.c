@@ -76,7 +76,7 @@ static int64_t most_rounds(const wk__nest *nest) {
   return nest->instr_count <= 16 ? 32 : nest->instr_count <= 40 ? 16 : 8;
 }
 
-enum { MOST_WARPS = 16, STEP = 8, LARGE_STEP = 4, COLUMN_PART_LANES = 8 };
+enum { MOST_WARPS = 16, LARGE_STEP = 4, COLUMN_PART_LANES = 8 };
 
 static int64_t length_of(const wk__binding *b) { return product(b, b->p, b->p + b->r); }
 static int64_t chunks_of(const wk__binding *b) { return wk__ceil_div(length_of(b), WK__REDUCE_CHUNK); }
@@ -105,13 +105,14 @@ static bool goes_in_column_parts(const wk__nest *nest, const wk__cuda_device *d,
          wk__ptx_is_reduced_once(nest);
 }
 
-/* Steps of column parts, whose few warps need many loads under way. */
-static uint8_t column_part_step(const wk__nest *nest) {
+/* Elements of a step, so that a thread has many loads under way; chunks are made of whole steps. */
+static uint8_t step_of(const wk__nest *nest) {
   enum { LOADS = 32 };
-  int loads = 0;
+  int loads = 0, each = LOADS;
   for (int64_t i = 1; i < nest->instr_count; i++)
     loads += wk__loop_is_load(nest->instrs[i].op) && nest->instrs[i].per_element;
-  return (uint8_t)wk__max(LARGE_STEP, wk__min(LOADS / wk__max(loads, 1), LOADS));
+  while (each > LARGE_STEP && each * loads > LOADS) each /= 2;
+  return (uint8_t)each;
 }
 
 static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
@@ -125,11 +126,10 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   bool columns = lies_in_columns(nest, b), parts = goes_in_parts(nest, d, b);
   if (in_registers && !columns) return true;
   s->mode = columns ? WK__PTX_COLUMNS : parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS;
-  s->each = nest->instr_count <= 24 ? STEP : LARGE_STEP;
+  s->each = nest->instr_count <= 24 ? step_of(nest) : LARGE_STEP;
   s->warps = columns ? 32 : parts ? 1 : (uint8_t)wk__min(chunks_of(b), MOST_WARPS);
   if (columns && goes_in_column_parts(nest, d, b)) {
     s->mode = WK__PTX_COLUMN_PARTS, s->warps = COLUMN_PART_LANES;
-    s->each = column_part_step(nest);
   }
   return true;
 }

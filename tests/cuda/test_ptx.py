@@ -107,6 +107,7 @@ check("long", lambda x: (x.sum(1), x.argmax(1), x.cumsum(1)), torch.randn(2, 450
 
 LONG_ROWS = """
 rows("bf16", torch.randn(2, 4500).bfloat16())
+check("several operands", lambda x: F.layer_norm(x, (4500,), x[0], x[1]), torch.randn(2, 4500))
 check("bf16 in parts", lambda x: (x.sum(), x.amax()), torch.randn(70_000).bfloat16())
 for length in (1000, 1025, 4096, 4097, 8192, 9000):
     rows(length, torch.randn(2, length))
@@ -128,6 +129,7 @@ for dtype in (torch.bfloat16, torch.float64, torch.int64):  # in parts, where th
     check(f"in parts {dtype}", lambda x: (x.sum(0), x.amax(0), x.argmin(0)), x)
 fused = torch.compile(lambda x, y: ((x * y).exp(), (x * y).exp().sum(0)))
 check("in parts, and stored", lambda x, y: [fused(x, y) for _ in range(3)][-1], torch.randn(700, 70), torch.randn(700, 70))
+check("in parts, several operands", lambda x, y, z: (x * y - z).sum(0), torch.randn(4500, 34), torch.randn(4500, 34), torch.randn(4500, 34))
 check("in parts, beside others", lambda x, y, r: ((x * y - r).sum(0) * r + 1), torch.randn(600, 70), torch.randn(600, 1), torch.randn(70))
 """
 
