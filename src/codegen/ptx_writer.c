@@ -910,7 +910,8 @@ static bool shares_memory(const ptx_writer *w) {
 }
 
 static int most_threads(const ptx_writer *w) {
-  if (w->shape->mode == WK__PTX_COLUMNS || w->shape->mode == WK__PTX_COLUMN_WHOLE) return 1024;
+  int mode = w->shape->mode;
+  if (mode == WK__PTX_COLUMNS || mode == WK__PTX_COLUMN_WHOLE || mode == WK__PTX_WHOLE) return 1024;
   return w->shape->warps > 8 ? 32 * w->shape->warps : 256;
 }
 

@@ -409,8 +409,9 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
     case WK__PTX_COLUMN_WHOLE:
       return (grid){wk__ceil_div(count, LANES), LANES * LANES, word * LANES * (LANES + chunks_of(b))};
     case WK__PTX_TILES:
-    case WK__PTX_WHOLE:
       return (grid){count, THREADS, 0};
+    case WK__PTX_WHOLE:
+      return (grid){count, LANES * LANES, 0};
     default:
       if (warps == 1) return (grid){wk__ceil_div(count * LANES, THREADS), THREADS, 0};
       return (grid){count, LANES * warps, k->shape.mode == WK__PTX_ROWS ? word * LANES : word * chunks_of(b)};
