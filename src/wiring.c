@@ -11,8 +11,7 @@
 #include "ops/ops.h"
 #include "trace/trace.h"
 
-/* Layers of an operator call, outermost last (ops/ops.h). Overrides of calls that come from rules have a key and no
- * layer yet. */
+/* Layers of an operator call, outermost last (ops/ops.h). */
 wk__layer_fn *const wk__layers[WK__KEY_COUNT] = {
     wk__watch_layer,     /* WK__KEY_WATCH */
     wk__trace_layer,     /* WK__KEY_TRACE */
@@ -21,7 +20,7 @@ wk__layer_fn *const wk__layers[WK__KEY_COUNT] = {
     wk__levels_layer,    /* WK__KEY_LEVEL */
     wk__autograd_layer,  /* WK__KEY_AUTOGRAD */
     wk__autocast_layer,  /* WK__KEY_AUTOCAST */
-    NULL,                /* WK__KEY_PYTHON */
+    wk__sparse_layer,    /* WK__KEY_SPARSE */
     wk__inference_layer, /* WK__KEY_INFERENCE */
 };
 

@@ -22,6 +22,7 @@ typedef enum wk_status {
   WK_TYPE_ERROR,      /* TypeError: a dtype or an argument of the wrong kind */
   WK_INDEX_ERROR,     /* IndexError: a dimension or an index out of range */
   WK_KEY_ERROR,       /* KeyError */
+  WK_LINALG_ERROR,    /* linalg.LinAlgError: a matrix without such a factorisation or solution */
   WK_OUT_OF_MEMORY,   /* RuntimeError in PyTorch's words; MemoryError for Python objects */
   WK_IO_ERROR,        /* OSError: a file cannot be opened, read or written */
   WK_NOT_IMPLEMENTED, /* NotImplementedError */

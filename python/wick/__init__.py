@@ -1,23 +1,75 @@
 """wick: the PyTorch 2 compiler stack in C, with PyTorch's Python API. `import wick as torch` runs PyTorch programs."""
 
 import importlib as _importlib
+import os as _os
+import sys as _sys
 
 from . import _C
 from ._C import *  # noqa: F403  operators, dtypes, grad modes: what the core lists in its __all__
 from ._tensor import allclose, broadcast_shapes, equal, nonzero, norm, numel  # noqa: F401  also gives Tensor its Python methods
 from .version import __version__  # noqa: F401  PyTorch's, which programs ask for; wick's own is wick.version.wick
 
+_C._look_for_lapack_in(":".join(p for p in _sys.path if p.endswith("-packages")))
+
 # Loaded when first used, so that `import wick` costs milliseconds.
 _SUBMODULES = frozenset(
     (
         "_C _custom_ops _decomp _dynamo _jit_internal _logging _subclasses _utils accelerator amp ao autograd backends "
-        "compiler cpu cuda distributed distributions fft functional func fx hub jit library linalg masked mps multiprocessing nn onnx optim "
-        "overrides profiler quantization random return_types safetensors serialization signal special storage testing torch_version types "
+        "compiler cpu cuda distributed distributions fft functional func futures fx hub jit library linalg masked mps multiprocessing nn onnx optim "
+        "overrides profiler quantization random return_types safetensors serialization signal sparse special storage testing torch_version types "
         "utils version xpu"
     ).split()
 )
 _LAZY = {
     "save": "serialization",
+    **dict.fromkeys(
+        (
+            "BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage DoubleStorage "
+            "FloatStorage HalfStorage IntStorage LongStorage ShortStorage Storage StorageBase TypedStorage"
+        ).split(),
+        "storage",
+    ),
+    **dict.fromkeys(
+        (
+            "AnyType Argument AwaitType BoolType ClassType ComplexType DeviceObjType DictType EnumType FloatType FunctionSchema "
+            "FutureType InferredType IntType InterfaceType ListType NoneType NumberType OptionalType PyObjectType RRefType "
+            "StreamObjType StringType SymBoolType SymIntType TensorType TupleType Type UnionType parse_schema unify_type_list"
+        ).split(),
+        "_schema",
+    ),
+    **dict.fromkeys(
+        (
+            "AVG AggregationType BenchmarkConfig BenchmarkExecutionStats DeserializationStorageContext DispatchKey "
+            "DispatchKeySet ErrorReport ExcludeDispatchKeyGuard FatalError LockingLogger LoggerBase NoopLogger PRIVATE_OPS SUM "
+            "ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptList ScriptListIterator SerializationStorageContext "
+            "TYPE_CHECKING Tag dequantize native_norm per_channel_affine per_channel_affine_float_qparams per_channel_symmetric "
+            "per_tensor_affine per_tensor_symmetric qscheme ThroughputBenchmark USE_GLOBAL_DEPS USE_RTLD_GLOBAL_WITH_LIBTORCH fork get_file_path "
+            "prepare_multiprocessing_environment wait"
+        ).split(),
+        "_core_objects",
+    ),
+    **dict.fromkeys(
+        "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine".split(), "functions.fake_quantize"
+    ),
+    **dict.fromkeys(
+        (
+            "batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats "
+            "batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats"
+        ).split(),
+        "functions.batch_norm_parts",
+    ),
+    **dict.fromkeys(
+        (
+            "ccol_indices_copy col_indices_copy crow_indices_copy dsmm hsmm hspmm indices_copy resize_as_sparse_ "
+            "row_indices_copy saddmm smm sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor spmm "
+            "sspaddmm values_copy"
+        ).split(),
+        "sparse",
+    ),
+    "hash_tensor": "functions.hashes",
+    "embedding_bag": "functions.bags",
+    "windows": "signal",
+    "FileCheck": "testing",
     "load": "serialization",
     "from_file": "storage",
     **dict.fromkeys(("ScriptModule", "ScriptFunction"), "jit"),
@@ -56,7 +108,13 @@ _LAZY = {
         ("empty_permuted empty_strided grid_sampler grid_sampler_2d grid_sampler_3d").split(),
         "functions.statistics",
     ),
-    **dict.fromkeys(("complex32", "chalf"), "_absent_dtypes"),
+    **dict.fromkeys(
+        (
+            "bit bits16 bits1x8 bits2x4 bits4x2 bits8 chalf complex32 float4_e2m1fn_x2 float8_e4m3fnuz float8_e5m2fnuz "
+            "float8_e8m0fnu int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7"
+        ).split(),
+        "_absent_dtypes",
+    ),
     **dict.fromkeys(
         (
             "affine_grid_generator binary_cross_entropy_with_logits cosine_embedding_loss frobenius_norm hinge_embedding_loss "
@@ -138,6 +196,14 @@ def typename(obj):
     return name if module in ("", "builtins") else f"{module}.{name}"
 
 
+def _of_other_names(name):
+    """What has another name where it stands."""
+    if name == "torch":
+        return _importlib.import_module(__name__)
+    module, other = {"Future": ("futures", "_Future"), "JITException": ("jit", "Error")}[name]
+    return globals().setdefault(name, getattr(_importlib.import_module(f"{__name__}.{module}"), other))
+
+
 def __getattr__(name):
     if name in _SUBMODULES:
         return _importlib.import_module(f"{__name__}.{name}")  # the import system puts it into this module
@@ -145,6 +211,8 @@ def __getattr__(name):
         value = getattr(_importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
         globals()[name] = value
         return value
+    if name in ("Future", "JITException", "torch"):
+        return _of_other_names(name)
     if name.endswith("Tensor") and name[:-6] in _TENSOR_TYPES:
         from ._tensor_types import make
 
@@ -176,3 +244,10 @@ _C.__getattr__ = _name_of_the_core
 
 def __dir__():
     return sorted({*globals(), *_SUBMODULES, *_LAZY})
+
+
+if "TORCH_LOGS" in _os.environ:
+    from ._logging._internal import _init_logs
+
+    _init_logs()  # PyTorch's error for what is no name
+    del _init_logs

@@ -135,9 +135,8 @@ def _hide_frames(error, count):
     sys.excepthook = excepthook
 
 
-def main():
-    """Runs the program that sys.argv names."""
-    arguments = sys.argv[1:]
+def main(arguments):
+    """Runs the program that a command line names."""
     if not arguments:
         sys.exit(USAGE)
     install()
@@ -156,4 +155,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

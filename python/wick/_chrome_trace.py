@@ -99,6 +99,8 @@ def document(path, base, wall, annotations, runs, graphs, lost):
             continue
         title, steps = graphs[executor]
         spans.add("graph", title, thread, moments[0], moments[-1], {})
+        if len(moments) != len(steps) + 1:
+            continue  # only its beginning and end are known
         for (name, arguments), begin, end in zip(steps, moments, moments[1:], strict=False):
             spans.add("cpu_op", name, thread, begin, end, arguments)
     return {

@@ -159,6 +159,10 @@ def _reached(self):
 def _reduce(self, protocol):
     if _C._overrides and _C._has_torch_function_variadic(self):
         return _C._dispatch_torch_function(Tensor.__reduce_ex__, (self,), (self, protocol), {})
+    if self.layout is not _C.strided:
+        from .sparse import _rebuild_with, reduced
+
+        return _rebuild_with, (*reduced(self), self.requires_grad)
     storage = None if self.device.type == "meta" else _reached(self.detach().cpu())
     layout = (self.dtype, tuple(self.shape), self.stride())
     return _rebuild, (type(self), storage, *layout, self.requires_grad, self.__dict__)
@@ -202,7 +206,8 @@ def _method_of(module, name):
             return _C._dispatch_torch_function(method, (self,), (self, *args), kwargs)
         from importlib import import_module
 
-        return getattr(import_module(f"wick.functions.{module}"), name)(self, *args, **kwargs)
+        where = f"wick.functions.{module}" if module else "wick.sparse"
+        return getattr(import_module(where), name)(self, *args, **kwargs)
 
     method.__name__, method.__qualname__ = name, f"Tensor.{name}"
     return method
@@ -294,9 +299,28 @@ def _record_stream(self, s):
 
 def _to_dense(self, dtype=None, *, masked_grad=None):
     """The tensor, all of whose elements lie in memory as they are; of another dtype, a copy."""
+    if self.layout is not _C.strided:
+        from .sparse import to_dense
+
+        return to_dense(self, dtype)
     return self if dtype is None else self.to(dtype)
 
 
+_SPARSE = (
+    "_coalesced_ _indices _nnz _values ccol_indices coalesce col_indices crow_indices dense_dim indices is_coalesced "
+    "resize_as_sparse_ row_indices smm sparse_dim sparse_mask sparse_resize_ sparse_resize_and_clear_ sspaddmm to_sparse "
+    "to_sparse_coo to_sparse_csc to_sparse_csr values"
+).split()
+for _name in _SPARSE:
+    setattr(Tensor, _name, _method_of("", _name))
+
+
+def _dequantize(self):
+    """As float32."""
+    return self.to(_C.float32)
+
+
+Tensor.dequantize, Tensor.hash_tensor = _dequantize, _method_of("hashes", "hash_tensor")
 Tensor.to_dense, Tensor.record_stream = _to_dense, _record_stream
 Tensor.share_memory_, Tensor.is_shared = _share_memory, _is_shared
 Tensor.__reduce_ex__ = _reduce

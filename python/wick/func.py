@@ -1,12 +1,13 @@
 """torch.func: functions of functions: derivatives, batches, a module's call with other parameters."""
 
 from ._functorch.apis import functionalize, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
+from ._functorch.rearrange import rearrange
 from ._names import getter as _getter
 from .nn.utils.stateless import call as functional_call
 
 __all__ = [
     "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
-    "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap",
+    "rearrange", "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
 
 

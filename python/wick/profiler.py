@@ -25,6 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 _running = None  # the profile that records now
+_whole = None  # the recorder of wick.trace that sees the whole run: it has the timeline, and gives profiles their part
 _MOST_MOMENTS = 1 << 23  # of a trace: 64 MiB
 
 
@@ -274,7 +275,11 @@ class _Trace:
     def __init__(self):
         self.base, self.wall = time.monotonic_ns(), time.time_ns()
         self.annotations, self.runs, self.graphs, self.lost = [], [], {}, 0
-        _C._begin_timeline(_MOST_MOMENTS)
+        if _whole is None:
+            _C._begin_timeline(_MOST_MOMENTS)
+        else:
+            _whole.drain()
+            self._first = len(_whole.runs), _whole.lost
 
     def annotate(self, category, name, began):
         """A stretch of this thread that ends now; of one that began before, the part since then."""
@@ -285,9 +290,14 @@ class _Trace:
         """Takes what has run, and what is known of the graphs, which may go away."""
         from ._chrome_trace import describe
 
-        self.runs, self.lost = _C._take_timeline()
+        self.runs, self.lost = _C._take_timeline() if _whole is None else self._part_of_whole()
         ran = {executor for executor, _, _ in self.runs}
         self.graphs = {g["executor"]: describe(g, _name_of) for g in _graphs() if g["executor"] in ran}
+
+    def _part_of_whole(self):
+        _whole.drain()
+        first, lost = self._first
+        return [run for run in _whole.runs[first:] if run[0] > 0], _whole.lost - lost
 
     def write(self, path):
         from ._chrome_trace import document, write

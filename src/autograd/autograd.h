@@ -173,6 +173,8 @@ typedef struct wk__backward {
   void *take_context;
 } wk__backward;
 WK_MUST_USE wk_status wk__run_backward(const wk__backward *request);
+/* Called at the end of an outermost backward pass that has gone well; NULL: nothing waits. */
+extern wk_status (*wk__backward_ended)(void);
 /* Anomaly detection. `made`: a node has been created, `found`: it has failed with that error, which is given back or
  * replaced. The embedding language sets both before it is on. */
 extern atomic_bool wk__anomaly_on;

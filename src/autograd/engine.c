@@ -151,7 +151,9 @@ static wk_status receive(run *r, int64_t t, uint32_t result, wk_tensor *steal_gr
   }
   bool own = !r->request->create_graph && atomic_load(&(*slot)->references) == 1 && (*slot)->storage &&
              atomic_load(&(*slot)->storage->references) == 1 && wk__non_overlapping_and_dense(*slot);
-  wk_value sum = {0}, args[] = {wk__v_tensor(*slot), wk__v_tensor(steal_grad), wk__v_int(1)};
+  bool turned = (*slot)->sparse && !steal_grad->sparse; /* a strided one comes first: the sum is strided */
+  wk_value sum = {0}, args[] = {wk__v_tensor(turned ? steal_grad : *slot), wk__v_tensor(turned ? *slot : steal_grad),
+                                wk__v_int(1)};
   wk_status status = wk_call(WK__OP(add_Tensor), args, own ? slot : NULL, &sum);
   wk__release(steal_grad);
   if (status) return status;
@@ -442,11 +444,15 @@ static wk_status run_all(run *r) {
   return check_used(r->request);
 }
 
+wk_status (*wk__backward_ended)(void);
+
 wk_status wk__run_backward(const wk__backward *request) {
   run r = {.request = request};
   bool before = wk_set_grad_enabled(request->create_graph);
   wk__thread.backward_depth++;
   wk_status status = run_all(&r);
+  if (WK_UNLIKELY(wk__backward_ended != NULL) && status == WK_OK && wk__thread.backward_depth == 1)
+    status = wk__backward_ended();
   wk__thread.backward_depth--;
   wk_set_grad_enabled(before);
   finish(&r);

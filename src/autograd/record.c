@@ -179,7 +179,7 @@ static wk_status unpack_all(op_node *n, bool create_graph) {
 
 /* Which inputs the edges stand for: one an argument, then one an item of the list. */
 static wk_tensor *shape_of_input(const op_node *n, int input) {
-  if (input < n->argument_count) return n->args[input].tag == WK_VALUE_TENSOR ? n->args[input].tensor : NULL;
+  if (input < n->argument_count) return wk__tensor_or_null(&n->args[input]);
   return *item_of(n, input);
 }
 
@@ -480,7 +480,7 @@ static uint32_t to_reduce(const wk_op *op, const wk_value *args, const wk_tensor
   uint32_t reduce = 0;
   if (!(op->tags & WK__TAG_POINTWISE) && !writes_first(op)) return 0;
   for (int i = 0; i < op->schema.parameter_count; i++) {
-    const wk_tensor *t = args[i].tag == WK_VALUE_TENSOR ? args[i].tensor : NULL;
+    const wk_tensor *t = wk__tensor_or_null(&args[i]);
     if (!t || !wants(t)) continue;
     bool same = t->ndim == result->ndim && t->dtype == result->dtype &&
                 memcmp(t->sizes, result->sizes, t->ndim * sizeof *t->sizes) == 0;

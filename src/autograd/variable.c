@@ -117,6 +117,11 @@ static wk_status copy_as_leaf(wk_tensor *t, wk_tensor *grad, wk_value *out) {
 static wk_status accumulate(wk_tensor *t, wk_tensor *grad, bool may_steal, bool create_graph) {
   wk__autograd *a = t->autograd;
   wk_value result = {0};
+  if (WK_UNLIKELY(grad->sparse != NULL && !a->grad)) { /* its parts are shared and never written */
+    WK_TRY(wk_call(WK__OP(detach), (wk_value[]){wk__v_tensor(grad)}, NULL, &result));
+    a->grad = result.tensor;
+    return WK_OK;
+  }
   if (!a->grad) {
     bool alone = may_steal && !create_graph && atomic_load(&grad->references) == 1 && grad->storage &&
                  atomic_load(&grad->storage->references) == 1 && wk__non_overlapping_and_dense(grad) &&
@@ -130,8 +135,9 @@ static wk_status accumulate(wk_tensor *t, wk_tensor *grad, bool may_steal, bool 
     a->grad = result.tensor;
     return WK_OK;
   }
-  wk_value args[] = {wk__v_tensor(a->grad), wk__v_tensor(grad), wk__v_int(1)};
-  wk_tensor *in_place = create_graph ? NULL : a->grad;
+  bool turned = a->grad->sparse && !grad->sparse; /* a strided one comes first: the sum is strided */
+  wk_value args[] = {wk__v_tensor(turned ? grad : a->grad), wk__v_tensor(turned ? a->grad : grad), wk__v_int(1)};
+  wk_tensor *in_place = create_graph || a->grad->sparse ? NULL : a->grad;
   WK_TRY(wk_call(WK__OP(add_Tensor), args, in_place ? &in_place : NULL, &result));
   wk__release(a->grad);
   a->grad = result.tensor;

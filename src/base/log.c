@@ -1,7 +1,8 @@
-/* WICK_LOGS=name,name,...: which channels print to stderr. TORCH_LOGS=name,...: the same by PyTorch's names.
+/* WICK_LOGS=name,name,...: which channels print to stderr. TORCH_LOGS is read by Python (python/wick/_logging/).
  *
  * In: the environment, read once when the library is loaded. Out: wk__log_mask, one bit a channel, and whole lines on
- * stderr. Invariant: a line is written by one call, so lines of two threads do not mix.
+ * stderr, and at the end of the file TORCH_LOGS_OUT where that is set. Invariant: a line is written by one call, so
+ * lines of two threads do not mix.
  * Tests: tests/c/test_base.c, log_*. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,27 +23,6 @@ static const char *const channel_names[WK__LOG_COUNT] = {
     [WK__LOG_KERNEL_TIMES] = "kernel_times",
 };
 
-/* PyTorch's names of what channels show, for TORCH_LOGS; its other names show nothing here. */
-static const struct {
-  const char *name;
-  wk__log channel;
-} torch_names[] = {
-    {"graph_code", WK__LOG_GRAPH},
-    {"aot_graphs", WK__LOG_GRAPH},
-    {"aot_joint_graph", WK__LOG_GRAPH},
-    {"output_code", WK__LOG_KERNEL},
-    {"kernel_code", WK__LOG_KERNEL},
-    {"fusion", WK__LOG_KERNEL},
-    {"recompiles_verbose", WK__LOG_RECOMPILES},
-};
-
-static uint32_t mask_of_torch_name(const char *name, size_t length) {
-  for (size_t i = 0; i < sizeof torch_names / sizeof *torch_names; i++)
-    if (strlen(torch_names[i].name) == length && memcmp(torch_names[i].name, name, length) == 0)
-      return 1u << torch_names[i].channel;
-  return 0;
-}
-
 static uint32_t mask_of_name(const char *name, size_t length) {
   if (length == 3 && memcmp(name, "all", 3) == 0) return (1u << WK__LOG_COUNT) - 1;
   for (int i = 0; i < WK__LOG_COUNT; i++) {
@@ -58,26 +38,23 @@ static void warn_unknown(const char *name, size_t length) {
 }
 
 bool wk__log_set(const char *name, bool on) {
-  uint32_t mask = mask_of_name(name, strlen(name)) | mask_of_torch_name(name, strlen(name));
+  uint32_t mask = mask_of_name(name, strlen(name));
   wk__log_mask = on ? wk__log_mask | mask : wk__log_mask & ~mask;
   return mask;
 }
 
-static void read_setting(const char *name, bool of_torch) {
+static FILE *copy; /* never closed; NULL: there is none */
+
+__attribute__((constructor)) static void read_log_settings(void) {
+  const char *name = getenv("WICK_LOGS"), *out = getenv("TORCH_LOGS_OUT");
   while (name && *name) {
-    if (of_torch && (*name == '+' || *name == '-')) name++; /* how much it says */
     size_t length = strcspn(name, ",");
     uint32_t mask = mask_of_name(name, length);
-    if (of_torch) mask |= mask_of_torch_name(name, length);
-    if (!mask && length && !of_torch) warn_unknown(name, length);
+    if (!mask && length) warn_unknown(name, length);
     wk__log_mask |= mask;
     name += length + (name[length] == ',');
   }
-}
-
-__attribute__((constructor)) static void read_log_settings(void) {
-  read_setting(getenv("WICK_LOGS"), false);
-  read_setting(getenv("TORCH_LOGS"), true);
+  if (out && *out) copy = fopen(out, "ae");
 }
 
 void wk__log_print(wk__log channel, const char *format, ...) {
@@ -89,5 +66,6 @@ void wk__log_print(wk__log channel, const char *format, ...) {
   wk__string_append(&line, "\n");
   va_end(args);
   if (!line.failed) fwrite(line.text, 1, (size_t)line.length, stderr);
+  if (!line.failed && copy) fwrite(line.text, 1, (size_t)line.length, copy), fflush(copy);
   wk__string_release(&line);
 }

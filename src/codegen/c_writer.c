@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "codegen/internal.h"
+#include "codegen/test_switches.h"
 
 typedef struct writer {
   analysis a;
@@ -856,8 +857,22 @@ static void write_heading(wk__string *out, const wk__code_source *kernel, int nu
   wk__string_release(&text);
 }
 
+#ifdef WICK_TESTS
+/* In the last kernel of the text, whose comment is its nest. */
+static void make_mistake(wk__string *out, int64_t begin) {
+  const char *wanted = wk__mistakes_made.native;
+  char *code = out->text ? strstr(out->text + begin, " */\n") : NULL, *nest = out->text ? out->text + begin : NULL;
+  char *found = code && *wanted ? strstr(nest, wanted) : NULL,
+       *add = found && found < code ? strstr(code, "_add(") : NULL;
+  if (add) memcpy(add, "_sub(", 5);
+}
+#endif
+
 static wk_status write_kernel(wk__string *out, const wk__code_source *kernel, int number, wk__cpu_level level) {
   writer w = {.out = out, .number = number, .level = level};
+#ifdef WICK_TESTS
+  int64_t begin = out->length;
+#endif
   wk_status status = analyse(kernel->nest, &w.a);
   if (status == WK_OK) {
     unsigned modes = kernel->modes ? kernel->modes : WK__KERNEL_ROWS | WK__KERNEL_COLUMNS;
@@ -866,6 +881,9 @@ static wk_status write_kernel(wk__string *out, const wk__code_source *kernel, in
     if (w.a.has_rows && modes & WK__KERNEL_ROWS) w.mode = WK__C_ROWS, write_rows(&w);
     if (w.a.has_rows && modes & WK__KERNEL_COLUMNS && !w.a.has_store_add) w.mode = WK__C_COLUMNS, write_columns(&w);
   }
+#ifdef WICK_TESTS
+  make_mistake(out, begin);
+#endif
   release_analysis(&w.a);
   return status;
 }
@@ -933,6 +951,13 @@ char *wk__c_write(const wk__code_source *kernels, int count, wk__cpu_level level
   wk_status status = WK_OK;
   for (int k = 0; k < count && status == WK_OK; k++) status = write_kernel(&out, &kernels[k], k, level);
   if (status == WK_OK) return wk__string_take(&out);
+  wk__string_release(&out);
+  return NULL;
+}
+
+char *wk__c_write_functions(const wk__code_source *kernel, wk__cpu_level level) {
+  wk__string out = {0};
+  if (write_kernel(&out, kernel, 0, level) == WK_OK) return wk__string_take(&out);
   wk__string_release(&out);
   return NULL;
 }

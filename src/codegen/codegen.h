@@ -23,6 +23,9 @@ enum { WK__KERNEL_ROWS = 1 << WK__C_ROWS, WK__KERNEL_COLUMNS = 1 << WK__C_COLUMN
  * NULL with the error set. */
 char *wk__c_write(const wk__code_source *kernels, int count, wk__cpu_level level) WK_MUST_USE;
 
+/* The functions of one of its kernels, for people: without the head that it needs to be compiled. */
+char *wk__c_write_functions(const wk__code_source *kernel, wk__cpu_level level) WK_MUST_USE;
+
 /* What functions of a nest need of their thread beside their arguments. */
 typedef struct wk__c_memory {
   int kept_count;    /* rows: values of an element that a row keeps */

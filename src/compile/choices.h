@@ -25,6 +25,15 @@ typedef struct wk__choices {
   int64_t channels_last;   /* wk__channels_last */
 } wk__choices;
 
+/* How far a graph is compiled, to find out what makes it wrong: everything but in _dynamo/minify.py. */
+typedef struct wk__limits {
+  int64_t passes;  /* the first so many of the list (pipeline.c) are run, */
+  int64_t kernels; /* the first so many fused kernels made, */
+  int64_t native;  /* and the first so many of those get native code */
+} wk__limits;
+#define WK__UNLIMITED INT64_MAX
+static const wk__limits wk__no_limits = {WK__UNLIMITED, WK__UNLIMITED, WK__UNLIMITED};
+
 /* A smaller result or operand of a product is read from the last cache anyway, rows for few columns are read faster in
  * long runs, and of fewer values not all threads draw. Debug builds take every one, and convert every image, so that
  * the small programs of tests come there. */

@@ -31,6 +31,10 @@ typedef enum wk__compile_mode {
  * back to the plain executor by itself where a pass cannot handle it; errors are those of the executor. */
 WK_MUST_USE wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__compile_mode mode,
                                         wk__compiled_graph **out_compiled);
+struct wk__limits;
+/* The same for a graph without a derivative, as far as the limits (choices.h) say, with native code waited for. */
+WK_MUST_USE wk_status wk__compile_within(wk__graph *graph, const struct wk__limits *limits,
+                                         wk__compiled_graph **out_compiled);
 void wk__compiled_graph_release(wk__compiled_graph *compiled);
 /* As wk__graph_execute. */
 WK_MUST_USE wk_status wk__compiled_graph_run(const wk__compiled_graph *compiled, wk_tensor *const *inputs,

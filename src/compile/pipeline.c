@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "aot/aot.h"
+#include "codegen/test_switches.h"
 #include "compile/fuse/kernel.h"
 #include "compile/report.h"
 #include "compile/tune.h"
@@ -16,6 +17,7 @@ struct wk__compiled_graph {
   _Atomic int32_t references; /* the owner's; the function's with a derivative, which tape nodes keep longer */
   wk__compile_mode mode;
   wk__choices choices;
+  wk__limits limits;
   wk__graph *graph;             /* owned: what is run; as it was captured for a function with a derivative */
   wk__graph_executor *executor; /* owned; NULL for a function with a derivative */
   wk__kernels *kernels;         /* owned: operators of the graph; NULL: it runs as it is */
@@ -31,33 +33,79 @@ struct wk__compiled_graph {
 
 enum { RUNS_BEFORE_NATIVE = 1 }; /* a graph that is never run again needs no native code */
 
-static wk_status fold(wk__graph *graph, bool *out_changed) { return wk__graph_fold_constants(graph, 64, out_changed); }
+/* ---- the list ---- */
+
+static wk_status fold(wk__graph *graph, wk__kernels *kernels, bool *out_changed) {
+  (void)kernels;
+  return wk__graph_fold_constants(graph, 64, out_changed);
+}
+static wk_status layout(wk__graph *graph, wk__kernels *kernels, bool *out_changed) {
+  return wk__place_layouts(graph, &kernels->choices, out_changed);
+}
+static wk_status weights(wk__graph *graph, wk__kernels *kernels, bool *out_changed) {
+  *out_changed = true;
+  return wk__lay_out_weights(graph, kernels->choices.fewest_products);
+}
+static wk_status fuse(wk__graph *graph, wk__kernels *kernels, bool *out_changed) {
+  *out_changed = true;
+  WK_TRY(wk__fuse(graph, kernels));
+  return wk__kernels_find_kept(kernels, graph);
+}
+
+typedef struct pass {
+  const char *name;
+  wk__graph_pass_fn *alone; /* NULL: */
+  wk_status (*with_kernels)(wk__graph *graph, wk__kernels *kernels, bool *out_changed);
+} pass;
+
+static const pass passes[] = {
+    {"sizes", wk__graph_unify_sizes, NULL},
+    {"decompose", wk__decompose, NULL},
+    {"fold", NULL, fold},
+    {"common", wk__graph_merge_common, NULL},
+    {"parts", wk__graph_join_parts, NULL},
+    {"dead", wk__graph_remove_dead, NULL},
+    {"layout", NULL, layout},
+    {"weights", NULL, weights},
+    {"fuse", NULL, fuse},
+};
+
+#ifdef WICK_TESTS
+static void make_mistake(wk__graph *graph) {
+  for (wk__graph_node *n = graph->first; n; n = n->next)
+    for (int i = 0; n->kind == WK__GRAPH_CALL && i < n->op->schema.parameter_count; i++)
+      if (n->args[i].tag == WK_VALUE_DOUBLE) {
+        n->args[i].value.number += 1;
+        return;
+      }
+}
+#endif
+
+static wk_status run_pass(const pass *p, wk__graph *graph, wk__kernels *kernels) {
+  if (p->alone) return wk__graph_run_pass(graph, p->name, p->alone);
+  bool changed = false;
+  WK_TRY(p->with_kernels(graph, kernels, &changed));
+#ifdef WICK_DEBUG
+  WK_TRY(wk__graph_verify(graph));
+#endif
+  wk__graph_log(graph, p->name, changed);
+  return WK_OK;
+}
 
 /* Every pass in order; `kernels` gets what fusing makes. */
 static wk_status run_passes(wk__graph *graph, wk__kernels *kernels, wk__dump *dump) {
-  static const struct {
-    const char *name;
-    wk__graph_pass_fn *pass;
-  } passes[] = {{"sizes", wk__graph_unify_sizes},   {"decompose", wk__decompose},    {"fold", fold},
-                {"common", wk__graph_merge_common}, {"parts", wk__graph_join_parts}, {"dead", wk__graph_remove_dead}};
-  for (size_t i = 0; i < WK_COUNT(passes); i++) {
-    WK_TRY(wk__graph_run_pass(graph, passes[i].name, passes[i].pass));
+  for (int64_t i = 0; i < wk__min((int64_t)WK_COUNT(passes), kernels->limits.passes); i++) {
+    WK_TRY(run_pass(&passes[i], graph, kernels));
+#ifdef WICK_TESTS
+    if (strcmp(wk__mistakes_made.pass, passes[i].name) == 0) make_mistake(graph);
+#endif
     wk__dump_graph(dump, passes[i].name, graph);
   }
-  bool changed;
-  WK_TRY(wk__place_layouts(graph, &kernels->choices, &changed));
-  wk__graph_log(graph, "layout", changed);
-  wk__dump_graph(dump, "layout", graph);
-  WK_TRY(wk__lay_out_weights(graph, kernels->choices.fewest_products));
-  wk__graph_log(graph, "weights", true);
-  wk__dump_graph(dump, "weights", graph);
-  WK_TRY(wk__fuse(graph, kernels));
-  WK_TRY(wk__kernels_find_bodies(kernels, graph));
-  wk__graph_log(graph, "fuse", true);
-  wk__dump_graph(dump, "fuse", graph);
   wk__dump_kernels(dump, kernels);
   return wk__graph_freeze(graph);
 }
+
+/* ---- one graph ---- */
 
 static bool is_taped(const wk__graph *graph) {
   for (const wk__graph_node *n = graph->first; n; n = n->next)
@@ -86,6 +134,7 @@ static wk_status compile(wk__compiled_graph *c, const wk__graph *graph) {
   c->kernels = wk__alloc_zeroed(sizeof *c->kernels);
   if (!c->graph || !c->kernels) return WK_OUT_OF_MEMORY;
   c->kernels->choices = c->choices;
+  c->kernels->limits = c->limits;
   wk__shape_env *env = wk__graph_env(c->graph);
   if (!env) return wk_error_category();
   wk__shape_env *outer = wk__shape_env_set_current(env);
@@ -176,7 +225,7 @@ static wk_status compile_either(wk__compiled_graph *c, wk__graph *graph, const b
 }
 
 static wk_status compile_as(wk__graph *graph, const bool *requires_grad, wk__compile_mode mode,
-                            const wk__choices *choices, wk__compiled_graph **out_compiled) {
+                            const wk__choices *choices, const wk__limits *limits, wk__compiled_graph **out_compiled) {
   *out_compiled = NULL;
   if (wk__log_on(WK__LOG_PROFILE)) wk__profiling = true;
   wk__compiled_graph *c = wk__alloc_zeroed(sizeof *c);
@@ -187,6 +236,7 @@ static wk_status compile_as(wk__graph *graph, const bool *requires_grad, wk__com
   atomic_init(&c->references, 1);
   c->mode = mode;
   c->choices = *choices;
+  c->limits = *limits;
   wk_status status = compile_either(c, graph, requires_grad);
   if (status != WK_OK && status != WK_OUT_OF_MEMORY) {
     if (wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "run node by node: %s", wk_error_message());
@@ -210,11 +260,15 @@ wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__com
                             wk__compiled_graph **out_compiled) {
   bool tunes = mode >= WK__COMPILE_TUNED && !is_taped(graph); /* else its halves are tuned */
   if (tunes) return wk__tune(graph, mode == WK__COMPILE_TUNED_WITH_OTHER_SUMS, out_compiled);
-  return compile_as(graph, requires_grad, mode, &wk__usual_choices, out_compiled);
+  return compile_as(graph, requires_grad, mode, &wk__usual_choices, &wk__no_limits, out_compiled);
 }
 
 wk_status wk__compile_with(wk__graph *graph, const wk__choices *choices, wk__compiled_graph **out_compiled) {
-  return compile_as(graph, NULL, WK__COMPILE_NOW, choices, out_compiled);
+  return compile_as(graph, NULL, WK__COMPILE_NOW, choices, &wk__no_limits, out_compiled);
+}
+
+wk_status wk__compile_within(wk__graph *graph, const wk__limits *limits, wk__compiled_graph **out_compiled) {
+  return compile_as(graph, NULL, WK__COMPILE_NOW, &wk__usual_choices, limits, out_compiled);
 }
 
 void wk__compiled_graph_release(wk__compiled_graph *c) {

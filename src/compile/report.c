@@ -129,6 +129,11 @@ static bool is_first_of_its_kernel(const wk__kernels *kernels, int64_t index) {
   return true;
 }
 
+static wk__code_source source_of(const wk__fused *f) {
+  return (wk__code_source){
+      .nest = f->kernel->nest, .name = f->name, .provenance = f->origin, .modes = f->kernel->modes};
+}
+
 /* Each kernel once, in one unit; tier 1 cuts it into a few, and leaves out what other graphs have had compiled. */
 static void write_unit(const wk__dump *dump, const wk__kernels *kernels) {
   wk__code_source *sources = wk__alloc_zeroed((size_t)kernels->count * sizeof *sources);
@@ -136,8 +141,7 @@ static void write_unit(const wk__dump *dump, const wk__kernels *kernels) {
   for (int64_t i = 0; sources && i < kernels->count; i++) {
     const wk__fused *f = kernels->items[i];
     if (!f->kernel || !is_first_of_its_kernel(kernels, i)) continue;
-    sources[count++] =
-        (wk__code_source){.nest = f->kernel->nest, .name = f->name, .provenance = f->origin, .modes = f->kernel->modes};
+    sources[count++] = source_of(f);
   }
   char *text = count ? wk__c_write(sources, count, wk__cpu_level_get()) : NULL;
   if (text) write_file(dump, "unit.c", "w", text);
@@ -353,12 +357,24 @@ void wk__compiled_graph_step(const wk__compiled_graph *c, int64_t i, wk__step_re
   out->flops = flops_of_node(s->node);
 }
 
+static bool is_written_as_c(const wk__fused *f) { return f->kernel->device->is_native != NULL; }
+
 bool wk__compiled_graph_kernel(const wk__compiled_graph *c, int64_t i, wk__kernel_report *out) {
   const wk__fused *f = wk__compiled_graph_kernels(c)->items[i];
   if (!f->kernel) return false;
   *out = (wk__kernel_report){.name = f->name,
                              .origin = f->origin ? f->origin : "",
                              .nest = f->kernel->text,
-                             .stacks = f->stacks ? f->stacks : ""};
+                             .stacks = f->stacks ? f->stacks : "",
+                             .native = is_written_as_c(f) && f->kernel->device->is_native(f->kernel->code)};
   return true;
+}
+
+char *wk__compiled_graph_kernel_source(const wk__compiled_graph *c, int64_t i) {
+  const wk__fused *f = wk__compiled_graph_kernels(c)->items[i];
+  if (!f->kernel || !is_written_as_c(f)) return NULL;
+  wk__code_source source = source_of(f);
+  char *text = wk__c_write_functions(&source, wk__cpu_level_get());
+  if (!text) wk_error_clear();
+  return text;
 }

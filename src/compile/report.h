@@ -24,8 +24,11 @@ void wk__compiled_graph_step(const wk__compiled_graph *compiled, int64_t i, wk__
 typedef struct wk__kernel_report {
   const char *name, *origin, *nest; /* origin: the nodes that it stands for, a line each */
   const char *stacks;               /* where those were called, a line each, as wk__source_line_print */
+  bool native;                      /* it has native code at this moment */
 } wk__kernel_report;
 bool wk__compiled_graph_kernel(const wk__compiled_graph *compiled, int64_t i, wk__kernel_report *out);
+/* The C that native code of it is made of, owned; NULL: it has none. */
+char *wk__compiled_graph_kernel_source(const wk__compiled_graph *compiled, int64_t i) WK_MUST_USE;
 
 /* ---- of the graph itself (pipeline.c) ---- */
 int wk__compiled_graph_number(const wk__compiled_graph *compiled);

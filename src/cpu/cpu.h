@@ -10,4 +10,7 @@ WK_MUST_USE wk_status wk__cpu_run_product(wk__stream *none, const wk_op *op, con
 WK_MUST_USE wk_status wk__cpu_run_draw(wk__stream *stream, const wk_op *op, double p, wk_tensor *out_or_null, int64_t n,
                                        const wk__fused_launch *fused);
 
+/* kernels/flex_attention.c: the codes of its bodies. */
+int wk__cpu_kept_codes(const wk_op *op, const wk_value *args, wk__kept_code **out, int most);
+
 #endif

@@ -76,6 +76,8 @@ static wk__code *build(const wk__nest *nest) {
 }
 static void release_code(wk__code *code) { wk__program_release(wk__program_of(code)); }
 
+static bool is_native(const wk__code *code) { return wk__program_is_native(wk__program_of(code)); }
+
 static wk_status launch(wk__stream *none, const wk__code *code, const wk__launch *launches, int64_t count) {
   (void)none;
   if (WK_LIKELY(count == 1)) return wk__program_run(wk__program_of(code), launches);
@@ -111,12 +113,14 @@ const wk__device_type wk__cpu_device_type = {
     .launch = launch,
     .improve = wk__native_improve,
     .recall_code = wk__native_recall_code,
+    .is_native = is_native,
     .bundle_code = wk__native_bundle,
     .unbundle_code = wk__native_unbundle,
     .await_group = wk__native_group_wait,
     .release_group = wk__native_group_release,
     .modes_of = modes_of,
     .kernels = wk__cpu_kernels,
+    .kept_codes = wk__cpu_kept_codes,
     .run_product = wk__cpu_run_product,
     .run_draw = wk__cpu_run_draw,
     .facts = &facts,

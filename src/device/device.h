@@ -53,6 +53,17 @@ typedef struct wk__code_source {
 typedef struct wk__code_group wk__code_group;
 typedef enum wk__code_state { WK__CODE_PENDING, WK__CODE_READY, WK__CODE_FAILED } wk__code_state;
 
+/* Code that a row keeps between its calls (the update of an optimizer, a body of scores). A compiled graph that calls
+ * the row asks for native code of it, which then serves eager calls, too. */
+typedef struct wk__kept_code {
+  struct wk__nest *nest;
+  const wk__device_type *device;
+  wk__code *code;
+  const char *name;         /* for people */
+  wk__code_group *improved; /* NULL until a graph has asked; compile/fuse/kernel.c's, under its lock */
+  void (*release)(struct wk__kept_code *kept); /* gives a share back; NULL: it stays until the process ends */
+} wk__kept_code;
+
 /* A kernel that is run part by part beside an operator that makes or takes the parts: product_fit.c says which go
  * together. `whole` is its launch over the whole matrix (or line), whose part a device selects by itself. */
 typedef struct wk__fused_launch {
@@ -127,11 +138,15 @@ struct wk__device_type {
   char *(*bundle_code)(size_t *out_size);
   int64_t (*unbundle_code)(const char *data, size_t size);
   wk__code_state (*await_group)(wk__code_group *group);
+  bool (*is_native)(const wk__code *code);      /* at this moment; what is written as C has it (codegen/) */
   void (*release_group)(wk__code_group *group); /* its codes fall back to tier 0; none may be running */
   unsigned (*modes_of)(const wk__code *code, const struct wk__launch *launch); /* bits; 0: any. Needs no data */
 
   /* KERNEL rows: code by operator number; NULL: this device has none. */
   wk__kernel_fn *const *kernels;
+  /* Which codes of its own such a row runs in a call with these arguments, at most `most`, with a share of each for the
+   * caller: how many. Tensors may be descriptions. NULL: none. */
+  int (*kept_codes)(const wk_op *op, const wk_value *args, wk__kept_code **out, int most);
   /* A product (or attention) into `out`, or a draw, with a kernel beside it: WK_UNSUPPORTED never comes, since the
    * facts are asked before. */
   wk_status (*run_product)(wk__stream *stream, const wk_op *op, const wk_value *args, wk_tensor *out,

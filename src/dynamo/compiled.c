@@ -68,7 +68,10 @@ static bool is_first_call(wk__compiled *self, PyObject *const *args, Py_ssize_t 
 static PyObject *run_compiled(wk__compiled *self, PyObject *const *args, size_t nargsf, PyObject *names) {  // -> new
   if (WK_UNLIKELY(!self->called || self->first_call) && is_first_call(self, args, PyVectorcall_NARGS(nargsf)))
     return PyObject_Vectorcall(self->function, args, nargsf, names);
-  return wk__session_call(self, self->function, args, nargsf, names);
+  int64_t begin = wk__span_begin(), number = self->number;
+  PyObject *result = wk__session_call(self, self->function, args, nargsf, names);
+  if (WK_UNLIKELY(begin != 0)) wk__timeline_add_span(WK__SPAN_CALL, begin, number, 0);
+  return result;
 }
 
 /* With a backend that is forced another Compiled is called. */
@@ -115,6 +118,8 @@ static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keyw
   wk__compiled *self = binding ? (wk__compiled *)type->tp_alloc(type, 0) : NULL;
   if (!self) return NULL;
   self->function = Py_NewRef(function);
+  static _Atomic long long last_number;
+  self->number = 1 + atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed);
   self->vectorcall = compiled_call;
   self->binding = binding;
   self->options = (wk__compile_options){.backend = backend == Py_None ? NULL : Py_NewRef(backend),
@@ -190,9 +195,11 @@ static PyObject *compiled_report(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return wk__compiled_report((wk__compiled *)self);
 }
-static PyObject *compiled_kernels(PyObject *self, PyObject *unused) {  // -> new
-  (void)unused;
-  return wk__compiled_kernels((wk__compiled *)self);
+static PyObject *compiled_kernels(PyObject *self, PyObject *args, PyObject *keywords) {  // -> new
+  static char *names[] = {"sources", NULL};
+  int sources = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "|p", names, &sources)) return NULL;
+  return wk__compiled_kernels((wk__compiled *)self, sources);
 }
 static PyObject *compiled_recompiles(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
@@ -217,6 +224,7 @@ static PyObject *compiled_wait_for_native(PyObject *self, PyObject *unused) {  /
 
 static PyMemberDef members[] = {
     {"function", T_OBJECT_EX, offsetof(wk__compiled, function), READONLY, "What was compiled."},
+    {"number", T_LONGLONG, offsetof(wk__compiled, number), READONLY, "No other one of the process has it."},
     {"captures", T_LONGLONG, offsetof(wk__compiled, capture_count), READONLY, "Segments captured so far."},
     {"breaks", T_LONGLONG, offsetof(wk__compiled, break_count), READONLY, "Captured segments that ended in a break."},
     {"unkept", T_LONGLONG, offsetof(wk__compiled, unkept_count), READONLY, "Segments that could not be kept."},
@@ -229,8 +237,9 @@ static PyMemberDef members[] = {
     {0}};
 static PyMethodDef methods[] = {
     {"report", compiled_report, METH_NOARGS, "What was captured: a list of dicts, one a segment."},
-    {"kernels", compiled_kernels, METH_NOARGS,
-     "What is run: one item a segment, None or a dict with its graph, kernels, steps and their times."},
+    {"kernels", (PyCFunction)(void (*)(void))compiled_kernels, METH_VARARGS | METH_KEYWORDS,
+     "What is run: one item a segment, None or a dict with its graph, kernels, steps and their times. sources: kernels "
+     "with the C that native code of them is made of."},
     {"recompiles", compiled_recompiles, METH_NOARGS,
      "What was captured again, and why: a list of (file, line, the guard that did not hold)."},
     {"reset", compiled_reset, METH_NOARGS, "Forgets everything captured."},
@@ -306,12 +315,50 @@ static PyObject *set_profiling(PyObject *module, PyObject *flag) {  // -> new
   return value < 0 ? NULL : PyBool_FromLong(atomic_exchange(&wk__profiling, value != 0));
 }
 
-static PyObject *begin_timeline(PyObject *module, PyObject *most) {  // -> new
+static PyObject *begin_timeline(PyObject *module, PyObject *args) {  // -> new
   (void)module;
-  long long words = PyLong_AsLongLong(most);
-  if (words == -1 && PyErr_Occurred()) return NULL;
-  wk__timeline_begin(words);
+  long long words;
+  int spans = 0;
+  if (!PyArg_ParseTuple(args, "L|p", &words, &spans)) return NULL;
+  wk__timeline_begin(words, spans);
   Py_RETURN_NONE;
+}
+
+/* error_on_graph_break(flag) is entered. */
+static PyObject *push_break_error(PyObject *module, PyObject *flag) {  // -> new
+  wk__binding *binding = binding_of_module(module);
+  if (binding && !binding->break_errors) binding->break_errors = PyList_New(0);
+  if (!binding || !binding->break_errors) return NULL;
+  int value = PyObject_IsTrue(flag);
+  if (value < 0 || PyList_Append(binding->break_errors, value ? Py_True : Py_False) < 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject *pop_break_error(PyObject *module, PyObject *none) {  // -> new
+  (void)none;
+  wk__binding *binding = binding_of_module(module);
+  Py_ssize_t count = binding && binding->break_errors ? PyList_GET_SIZE(binding->break_errors) : 0;
+  if (count && PyList_SetSlice(binding->break_errors, count - 1, count, NULL) < 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject *set_substitutes(PyObject *module, PyObject *dict) {  // -> new
+  wk__binding *binding = binding_of_module(module);
+  if (!binding) return NULL;
+  if (!PyDict_Check(dict)) return PyErr_Format(PyExc_TypeError, "substitutes are a dict, not %R", dict);
+  Py_XSETREF(binding->substitutes, Py_NewRef(dict));
+  Py_RETURN_NONE;
+}
+
+/* Gives what it was before. */
+static PyObject *set_notes(PyObject *module, PyObject *list) {  // -> new
+  wk__binding *binding = binding_of_module(module);
+  if (!binding) return NULL;
+  if (list != Py_None && !PyList_Check(list))
+    return PyErr_Format(PyExc_TypeError, "notes are put into a list, not %R", list);
+  PyObject *before = binding->notes;
+  binding->notes = list == Py_None ? NULL : Py_NewRef(list);
+  return before ? before : Py_NewRef(Py_None);
 }
 
 /* One run of a timeline; `at` stands on its executor's number. */
@@ -341,9 +388,17 @@ static PyObject *take_timeline(PyObject *module, PyObject *none) {  // -> new
 }
 
 static PyMethodDef functions[] = {
-    {"_begin_timeline", begin_timeline, METH_O, "Runs leave when their steps began, in so many words of memory."},
+    {"_begin_timeline", begin_timeline, METH_VARARGS,
+     "_begin_timeline(most, spans=False): runs leave when their steps began, in so many words of memory; spans: so do "
+     "calls of compiled functions and units of source that native code is made of."},
+    {"_push_break_error", push_break_error, METH_O, "Whether a graph break is an error, until it is popped."},
+    {"_pop_break_error", pop_break_error, METH_NOARGS, "As it was before the last _push_break_error()."},
+    {"_set_substitutes", set_substitutes, METH_O, "A dict from functions to those that are captured in their place."},
+    {"_set_notes", set_notes, METH_O, "A list that what capture does is noted in, or None; gives the one before."},
     {"_take_timeline", take_timeline, METH_NOARGS,
-     "Ends it: [(executor, thread, [nanoseconds of each step's beginning and of the last one's end])], runs lost."},
+     "Ends it: [(executor, thread, [nanoseconds of each step's beginning and of the last one's end])], runs lost. "
+     "Spans "
+     "have a kind below 0 in the place of the executor and [beginning, end, two numbers]: execute/execute.h."},
     {"_set_profiling", set_profiling, METH_O, "Runs of compiled graphs note what each step takes, or not."},
     {"_set_stance", set_stance, METH_O, "What calls of compiled functions do; gives what they did before."},
     {"_set_forced_compiled", set_forced, METH_O,

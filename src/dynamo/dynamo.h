@@ -38,7 +38,10 @@ typedef struct wk__binding {
   PyTypeObject *finfo_type, *iinfo_type; /* owned */
   PyTypeObject *compiled_type;           /* set by wk__add_dynamo */
   wk__stance stance;                     /* what calls of compiled functions do */
-  PyObject *forced; /* owned: gives, for a Compiled, what is called in its place; NULL: itself is */
+  PyObject *break_errors; /* owned: a list of what error_on_graph_break() has entered, the last one counts; NULL */
+  PyObject *substitutes;  /* owned: a dict from functions to those that are captured in their place; NULL */
+  PyObject *notes;        /* owned: a list that what capture does is noted in (dynamo/notes.c); NULL */
+  PyObject *forced;       /* owned: gives, for a Compiled, what is called in its place; NULL: itself is */
   wk_tensor *(*tensor_of)(PyObject *tensor);                /* borrowed */
   PyObject *(*wrap)(void *state, wk_tensor *steal_tensor);  // -> new
   /* The same, as an object of a class that derives from Tensor. */
@@ -84,6 +87,9 @@ void wk__dynamo_noticed_mode(void);                  /* the thread's grad mode w
 /* Adds the type Compiled and the functions of `compiler` to the extension module, which keeps the binding. 0, or -1
  * with an exception. */
 int wk__add_dynamo(PyObject *module, wk__binding *binding);
+
+/* What Compiled.kernels() tells of a graph; sources: with the C of kernels. -> new */
+PyObject *wk__compiled_graph_report(const wk__compiled_graph *compiled, bool sources);
 
 /* Calls `run`, whose Python code is no part of what is captured: the session is suspended meanwhile. */
 void wk__dynamo_run_plainly(void (*run)(void *context), void *context);

@@ -20,6 +20,7 @@ static const char *const kind_names[] = {
     [WK__READ_REFERENT] = "referent",
     [WK__READ_SYMBOLIC] = "symbolic",
     [WK__READ_COMPUTED] = "computed",
+    [WK__READ_UPCOMING] = "upcoming",
     [WK__CHECK_IS] = "is",
     [WK__CHECK_SAME] = "is",
     [WK__CHECK_DIFFERENT] = "is not",
@@ -39,6 +40,7 @@ static const char *const kind_names[] = {
     [WK__CHECK_QUIET] = "raises nothing as a warning",
     [WK__CHECK_ADDRESS] = "has the id that it had",
     [WK__CHECK_ITEMS] = "items are",
+    [WK__CHECK_ENDS] = "ends",
 };
 
 /* ---- where a register comes from, as a Python expression ---- */
@@ -265,6 +267,7 @@ void wk__note_recompile(wk__session *s) {
   if (!c->recompiles) c->recompiles = PyList_New(0);
   if (why) note = Py_BuildValue("OiO", f->code->co_filename, wk__frame_line(f), why);
   if (note && c->recompiles) (void)!PyList_Append(c->recompiles, note);
+  if (why && s->binding->notes) wk__note_again(s, PyUnicode_AsUTF8(f->code->co_filename), wk__frame_line(f), why);
   Py_XDECREF(why);
   Py_XDECREF(note);
   PyErr_Clear();
@@ -315,7 +318,7 @@ static PyObject *graph_text(const wk__segment *g) {  // -> new
 static PyObject *start_of(const wk__segment *g) {  // -> new
   PyObject *list = PyList_New(0);
   for (int i = 0; list && i < g->frame_count; i++) {
-    PyObject *at = Py_BuildValue("(Oi)", g->codes[i]->co_name, PyCode_Addr2Line(g->codes[i], 2 * g->offsets[i]));
+    PyObject *at = Py_BuildValue("(Oi)", g->codes[i]->co_name, wk__line_in_code(g->codes[i], g->offsets[i]));
     if (!at || PyList_Append(list, at) < 0) Py_CLEAR(list);
     Py_XDECREF(at);
   }
@@ -349,23 +352,23 @@ static PyObject *places_of(const wk__segment *g) {  // -> new
   return list;
 }
 
-static PyObject *report_of(const wk__segment *g) {  // -> new
+PyObject *wk__segment_report(const wk__segment *g) {
   static const char *const ends[] = {"return", "break", "leave"};
   int64_t calls = 0;
   for (const wk__graph_node *n = g->graph ? g->graph->first : NULL; n; n = n->next) calls += n->kind == WK__GRAPH_CALL;
   return Py_BuildValue(
-      "{s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:N,s:L,s:L,s:N,s:N}", "start", start_of(g), "end", ends[g->end],
-      "reason", g->reason, "file", g->file ? g->file : "?", "line", g->line, "hits", (long long)g->hits, "operators",
-      (long long)calls, "steps", (long long)g->step_count, "guards", guards_of(g), "size_guards", size_guards_of(g),
-      "graph", graph_text(g), "inputs", (long long)g->recording->input_count, "mutations",
-      (long long)(g->graph ? g->graph->mutation_count : 0), "codes", codes_of(g), "places", places_of(g));
+      "{s:L,s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:N,s:L,s:L,s:N,s:N}", "number", (long long)g->number, "start",
+      start_of(g), "end", ends[g->end], "reason", g->reason, "file", g->file ? g->file : "?", "line", g->line, "hits",
+      (long long)g->hits, "operators", (long long)calls, "steps", (long long)g->step_count, "guards", guards_of(g),
+      "size_guards", size_guards_of(g), "graph", graph_text(g), "inputs", (long long)g->recording->input_count,
+      "mutations", (long long)(g->graph ? g->graph->mutation_count : 0), "codes", codes_of(g), "places", places_of(g));
 }
 
 PyObject *wk__compiled_report(wk__compiled *compiled) {
   PyObject *list = PyList_New(0);
   for (wk__segment *g = wk__segment_next(compiled, NULL); g; g = wk__segment_next(compiled, g)) {
     if (!list) continue;
-    PyObject *one = report_of(g);
+    PyObject *one = wk__segment_report(g);
     if (!one || PyList_Insert(list, 0, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
   }
@@ -382,13 +385,15 @@ static PyObject *text_of_graph(const wk__graph *graph) {  // -> new
   return result;
 }
 
-static PyObject *kernels_of(const wk__compiled_graph *c) {  // -> new
+static PyObject *kernels_of(const wk__compiled_graph *c, bool sources) {  // -> new
   PyObject *list = PyList_New(0);
   for (int64_t i = 0; list && i < wk__compiled_graph_kernel_count(c); i++) {
     wk__kernel_report k;
     if (!wk__compiled_graph_kernel(c, i, &k)) continue;
-    PyObject *one =
-        Py_BuildValue("{s:s,s:s,s:s,s:s}", "name", k.name, "origin", k.origin, "nest", k.nest, "stacks", k.stacks);
+    char *source = sources ? wk__compiled_graph_kernel_source(c, i) : NULL;
+    PyObject *one = Py_BuildValue("{s:s,s:s,s:s,s:s,s:O,s:z}", "name", k.name, "origin", k.origin, "nest", k.nest,
+                                  "stacks", k.stacks, "native", k.native ? Py_True : Py_False, "source", source);
+    wk__free(source);
     if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
   }
@@ -418,39 +423,54 @@ static PyObject *steps_of(const wk__compiled_graph *c) {  // -> new
   return list;
 }
 
-static PyObject *compiled_graph_of(const wk__compiled_graph *c, const char *kind);  // -> new
+static PyObject *compiled_graph_of(const wk__compiled_graph *c, const char *kind, bool sources);  // -> new
 
-static int add_half(void *list, const wk__compiled_graph *half, bool backward) {
-  PyObject *one = compiled_graph_of(half, backward ? "backward" : "forward");
-  int status = one ? PyList_Append(list, one) : -1;
+typedef struct half_list {
+  PyObject *list;
+  bool sources;
+} half_list;
+
+static int add_half(void *context, const wk__compiled_graph *half, bool backward) {
+  const half_list *to = context;
+  PyObject *one = compiled_graph_of(half, backward ? "backward" : "forward", to->sources);
+  int status = one ? PyList_Append(to->list, one) : -1;
   Py_XDECREF(one);
   return status;
 }
 
-static PyObject *halves_of(const wk__compiled_graph *c) {  // -> new
-  PyObject *list = PyList_New(0);
-  if (list && wk__compiled_graph_each_half(c, add_half, list) < 0) Py_CLEAR(list);
-  return list;
+static PyObject *halves_of(const wk__compiled_graph *c, bool sources) {  // -> new
+  half_list to = {PyList_New(0), sources};
+  if (to.list && wk__compiled_graph_each_half(c, add_half, &to) < 0) Py_CLEAR(to.list);
+  return to.list;
 }
 
-static PyObject *compiled_graph_of(const wk__compiled_graph *c, const char *kind) {  // -> new
+static PyObject *compiled_graph_of(const wk__compiled_graph *c, const char *kind, bool sources) {  // -> new
   const wk__graph_executor *e = wk__compiled_graph_executor(c);
   return Py_BuildValue("{s:i,s:L,s:s,s:O,s:N,s:N,s:N,s:N}", "number", wk__compiled_graph_number(c), "executor",
                        (long long)(e ? wk__graph_executor_number(e) : 0), "kind", kind, "derivative",
                        wk__compiled_graph_has_derivative(c) ? Py_True : Py_False, "graph",
-                       text_of_graph(wk__compiled_graph_final(c)), "kernels", kernels_of(c), "steps", steps_of(c),
-                       "halves", halves_of(c));
+                       text_of_graph(wk__compiled_graph_final(c)), "kernels", kernels_of(c, sources), "steps",
+                       steps_of(c), "halves", halves_of(c, sources));
 }
 
-PyObject *wk__compiled_kernels(wk__compiled *compiled) {
+PyObject *wk__compiled_graph_report(const wk__compiled_graph *compiled, bool sources) {
   int collected = PyGC_Disable(); /* halves are looked at under a lock: no finalizer may run and want it */
+  PyObject *one = compiled_graph_of(compiled, "graph", sources);
+  if (collected) PyGC_Enable();
+  return one;
+}
+
+PyObject *wk__segment_kernels(const wk__segment *g, bool sources) {
+  return g->executor ? wk__compiled_graph_report(g->executor, sources) : Py_NewRef(Py_None);
+}
+
+PyObject *wk__compiled_kernels(wk__compiled *compiled, bool sources) {
   PyObject *list = PyList_New(0);
   for (wk__segment *g = wk__segment_next(compiled, NULL); g; g = wk__segment_next(compiled, g)) {
     if (!list) continue;
-    PyObject *one = g->executor ? compiled_graph_of(g->executor, "graph") : Py_NewRef(Py_None);
+    PyObject *one = wk__segment_kernels(g, sources);
     if (!one || PyList_Insert(list, 0, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
   }
-  if (collected) PyGC_Enable();
   return list;
 }

@@ -8,12 +8,25 @@ void wk__guard_print(wk__string *out, const wk__segment *segment,
                      const wk__read *check); /* "x is a tensor float32[2]" */
 /* Where a register was found, in PyTorch's words: L['x'].weight, G['scale']. */
 void wk__source_print(wk__string *out, const wk__segment *segment, wk__reg reg);
-/* A list of dicts, one a segment, oldest first: end, reason, file, line, hits, operators, guards, graph, ... */
-PyObject *wk__compiled_report(wk__compiled *compiled);  // -> new
+/* A list of dicts, one a segment, oldest first: number, end, reason, file, line, hits, operators, guards, graph, ... */
+PyObject *wk__compiled_report(wk__compiled *compiled);     // -> new
+PyObject *wk__segment_report(const wk__segment *segment);  // -> new: one of them
 /* A list, one item a segment, oldest first: None without a compiled graph, else a dict: number (as in the files of
  * WICK_DEBUG_DIR), executor (the number in _take_timeline()), kind, derivative, graph (its text as it is run), kernels
- * [{name, origin, stacks, nest}], steps [{name, op, kernel, place, stack, nanoseconds, runs, bytes, flops}], halves:
- * the same of the forward and backward graphs. */
-PyObject *wk__compiled_kernels(wk__compiled *compiled);  // -> new
+ * [{name, origin, stacks, nest, native, source}], steps [{name, op, kernel, place, stack, nanoseconds, runs, bytes,
+ * flops}], halves: the same of the forward and backward graphs. */
+PyObject *wk__compiled_kernels(wk__compiled *compiled, bool sources);     // -> new
+PyObject *wk__segment_kernels(const wk__segment *segment, bool sources);  // -> new: one of them
+
+/* ---- notes.c: what capture does while somebody wants to know (_C._set_notes), each a dict at the list's end: "kind",
+ * and what is named behind the kind. Nothing here fails: without memory, or behind the first 4096, nothing is noted.
+ * ---- segment    number, compiled, function, file, line, thread, began, ended, report: a segment was kept unkept
+ * compiled, function, file, line, why, thread, began, ended: what was recorded is not kept recompile  compiled,
+ * function, file, line, why, thread, began: a guard did not hold, so it is captured again gone       number, hits,
+ * kernels: a segment that was noted goes */
+void wk__note_segment(const wk__session *session, wk__segment *segment);
+void wk__note_unkept(const wk__session *session, const char *file, int line, const char *why);
+void wk__note_again(const wk__session *session, const char *file, int line, PyObject *why);
+void wk__note_gone(const wk__segment *segment);
 
 #endif

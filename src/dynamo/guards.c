@@ -48,7 +48,7 @@ typedef struct guard_run {
 static bool tensor_is(const wk__binding *b, PyObject *o, const wk__tensor_spec *spec) {
   if (Py_TYPE(o) != spec->type) return false;
   const wk_tensor *t = b->tensor_of(o);
-  if (t->dtype != spec->dtype || t->ndim != spec->ndim || (t->keys & WK__KEY_AUTOGRAD) != spec->keys ||
+  if (t->sparse || t->dtype != spec->dtype || t->ndim != spec->ndim || (t->keys & WK__KEY_AUTOGRAD) != spec->keys ||
       t->device.type != spec->device_type || t->device.index != spec->device_index)
     return false;
   for (int d = 0; d < t->ndim; d++) {
@@ -64,8 +64,9 @@ static bool tensor_is(const wk__binding *b, PyObject *o, const wk__tensor_spec *
 static uint64_t other_sizes(const wk__binding *b, PyObject *o, const wk__tensor_spec *spec) {
   if (Py_TYPE(o) != spec->type) return 0;
   const wk_tensor *t = b->tensor_of(o);
-  bool alike = t->dtype == spec->dtype && t->ndim == spec->ndim && (t->keys & WK__KEY_AUTOGRAD) == spec->keys &&
-               t->device.type == spec->device_type && t->device.index == spec->device_index;
+  bool alike = !t->sparse && t->dtype == spec->dtype && t->ndim == spec->ndim &&
+               (t->keys & WK__KEY_AUTOGRAD) == spec->keys && t->device.type == spec->device_type &&
+               t->device.index == spec->device_index;
   uint64_t dims = 0;
   for (int d = 0; alike && d < t->ndim; d++)
     if (!(spec->dynamic >> d & 1) && t->sizes[d].bits != spec->dims[d].size) dims |= wk__dim_bit(d);
@@ -167,6 +168,8 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
       if (!made) PyErr_Clear();
       return made;
     }
+    case WK__READ_UPCOMING:
+      return wk__upcoming(a, read->b);
     case WK__READ_DRAWN:
       return wk__draw_again(g->session, a, read);
     default:
@@ -228,6 +231,8 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
       return (int64_t)(intptr_t)a == check->b;
     case WK__CHECK_ITEMS:
       return items_are(a, check->object);
+    case WK__CHECK_ENDS:
+      return wk__ends_at(a, check->b);
     default:
       return false;
   }

@@ -31,6 +31,10 @@ static inline Py_ssize_t wk__length_of(PyObject *o) {
   return PyAnySet_Check(o) ? PySet_GET_SIZE(o) : -1;
 }
 
+/* iterators.c: what it gives as this number from now on, and whether it ends there or before; neither takes. */
+PyObject *wk__upcoming(PyObject *iterator, int64_t number);  // -> new, NULL: it cannot be said, or ends
+bool wk__ends_at(PyObject *iterator, int64_t number);
+
 static inline PyObject *wk__from_function(PyObject *o, wk__read_kind kind, int64_t i) {  // -> borrowed
   if (!PyFunction_Check(o)) return NULL;
   PyFunctionObject *f = (PyFunctionObject *)o;

@@ -2,7 +2,7 @@
  * In: a session at a position. Out: a recording, which segment_end.c makes a segment of. Tests:
  * tests/python/capture/. */
 #include "dynamo/capture/known.h"
-#include "dynamo/session.h"
+#include "dynamo/explain.h"
 
 #include <stdio.h>
 
@@ -178,6 +178,7 @@ int wk__segment_begin(wk__session *s) {
   prepare_recording(s, s->recording);
   s->mode = WK__MODE_CAPTURE;
   s->capture_ended = false;
+  s->began = wk__nanoseconds();
   s->low = s->start_count;
   s->grad_at_start = wk__thread.mode.grad_enabled;
   s->autocast_at_start = wk__autocast_mode();
@@ -213,9 +214,19 @@ int wk__segment_discard(wk__session *s) {
   bool failed = wk__tracer_flush(s->tracer, &graph) != WK_OK;
   if (failed) s->binding->raise(s->binding->state);
   wk__graph_release(graph);
-  wk__recording_release(s->recording);
+  wk__recording_empty(s->recording);
+  s->recording->retired_before = s->retired;
+  s->retired = s->recording;
   s->recording = NULL;
   return failed ? -1 : 0;
+}
+
+void wk__session_drop_retired(wk__session *s) {
+  while (s->retired) {
+    wk__recording *r = s->retired;
+    s->retired = r->retired_before;
+    wk__recording_release(r);
+  }
 }
 
 /* ==================================================== the life ==================================================== */
@@ -229,9 +240,11 @@ wk__segment *wk__segment_next(wk__compiled *c, wk__segment *g) {
 
 void wk__segment_release(wk__segment *g) {
   if (!g || atomic_fetch_sub(&g->references, 1) != 1) return;
+  if (WK_UNLIKELY(g->notes != NULL)) wk__note_gone(g);
   if (g->life) PyCapsule_SetContext(g->life, NULL); /* what goes below may tell of a model's death */
   wk__bury(g->life);
   wk__bury(g->watchers);
+  wk__bury(g->notes);
   for (int i = 0; i < g->frame_count; i++) wk__bury((PyObject *)g->codes[i]);
   PyMem_Free(g->codes);
   PyMem_Free(g->offsets);

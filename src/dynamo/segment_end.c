@@ -12,7 +12,9 @@
 static wk__segment *segment_create(wk__session *s, wk__end_kind end) {
   wk__segment *g = wk__alloc_zeroed(sizeof *g);
   if (!g) return NULL;
+  static _Atomic int64_t last_number;
   atomic_init(&g->references, 1);
+  g->number = 1 + atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed);
   g->recording = s->recording;
   s->recording = NULL;
   g->end = end;
@@ -440,6 +442,7 @@ static void keep(wk__session *s, wk__segment *g) {
   wk__mode_kind before = s->mode;
   s->mode = WK__MODE_OFF; /* showing objects may run Python code, which is no part of what is captured */
   wk__segment_log(g);
+  if (WK_UNLIKELY(s->binding->notes != NULL)) wk__note_segment(s, g);
   s->mode = before;
 }
 
@@ -447,6 +450,7 @@ static void keep(wk__session *s, wk__segment *g) {
  * instruction is not tried again. */
 static void report_unkept(wk__session *s, wk__segment *g, const char *why) {
   if (wk__log_on(WK__LOG_BREAKS)) wk__log_print(WK__LOG_BREAKS, "%s:%d: not kept: %s", g->file, g->line, why);
+  if (WK_UNLIKELY(s->binding->notes != NULL)) wk__note_unkept(s, g->file, g->line, why);
   wk__compiled *c = s->compiled;
   c->unkept_count++;
   c->functions_break |= g->recording->has_functions;

@@ -1,7 +1,7 @@
 /* The run loop: from position to position until the root frame returns.
  * In: a call of a compiled function. Out: what the function returns or raises, exactly. Invariant: while no segment is
  * being recorded every tensor is real. Tests: tests/python/capture/. */
-#include "dynamo/session.h"
+#include "dynamo/explain.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,6 +53,8 @@ void wk__session_give_up(wk__session *s, const char *reason) {
   if (wk__log_on(WK__LOG_BREAKS))
     wk__log_print(WK__LOG_BREAKS, "%s:%d: recording given up: %s", PyUnicode_AsUTF8(a->frame.code->co_filename),
                   wk__frame_line(&a->frame), reason);
+  if (WK_UNLIKELY(s->binding->notes != NULL))
+    wk__note_unkept(s, PyUnicode_AsUTF8(a->frame.code->co_filename), wk__frame_line(&a->frame), reason);
   s->mode = WK__MODE_CAPTURE; /* what is let go of waits */
   s->giving_up = true;
   if (wk__segment_discard(s) < 0) PyErr_Clear(); /* who uses a poisoned tensor gets it */
@@ -68,12 +70,20 @@ static bool all_resumable(const wk__session *s) {
   return true;
 }
 
+/* What error_on_graph_break() says at the moment. */
+static bool breaks_raise(const wk__session *s) {
+  PyObject *list = s->binding->break_errors;
+  Py_ssize_t count = list ? PyList_GET_SIZE(list) : 0;
+  return count && PyList_GET_ITEM(list, count - 1) == Py_True;
+}
+
 /* An error of fullgraph=True. The frames are unwound as for any exception, so that what was entered is left; but it is
  * the caller's error, whatever handlers on the way make of it. */
 static int refuse_break(wk__session *s) {
   wk__frame *f = &s->innermost->frame;
-  PyErr_Format(s->binding->unsupported, "fullgraph=True, but the graph breaks here: %s\n  at %U, line %d, in %U",
-               s->reason, f->code->co_filename, wk__frame_line(f), f->code->co_name);
+  PyErr_Format(s->binding->unsupported, "%s, but the graph breaks here: %s\n  at %U, line %d, in %U",
+               s->compiled->options.fullgraph ? "fullgraph=True" : "error_on_graph_break(True)", s->reason,
+               f->code->co_filename, wk__frame_line(f), f->code->co_name);
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
@@ -108,7 +118,8 @@ static bool may_end_here(const wk__session *s) {
 }
 
 static int end_before_instruction(wk__session *s, wk__end_kind kind) {
-  if (!s->compiled->options.fullgraph || may_end_here(s)) return end_here(s, kind);
+  bool raises = s->compiled->options.fullgraph || breaks_raise(s);
+  if (!raises || may_end_here(s)) return end_here(s, kind);
   int status = wk__segment_discard(s);
   s->mode = WK__MODE_OFF;
   return status < 0 ? status : refuse_break(s);
@@ -121,14 +132,21 @@ static void drop_buried(wk__session *s) {
   if (WK_UNLIKELY(s->buried_count) && !s->recording && !s->capture_ended) wk__session_drop_buried(s);
 }
 
+static void say_raised(wk__session *s) {
+  PyObject *raised = PyErr_Occurred();
+  const char *name = PyExceptionClass_Check(raised) ? ((PyTypeObject *)raised)->tp_name : "an error";
+  const wk__frame *f = &s->innermost->frame;
+  char why[160];
+  snprintf(why, sizeof why, "%s left the function", name);
+  if (wk__log_on(WK__LOG_BREAKS))
+    wk__log_print(WK__LOG_BREAKS, "%s: not kept: %s", PyUnicode_AsUTF8(s->root_code->co_qualname), why);
+  if (s->binding->notes) wk__note_unkept(s, PyUnicode_AsUTF8(f->code->co_filename), wk__frame_line(f), why);
+}
+
 /* An exception leaves the root: what was recorded cannot be used, everything is real. An operator of the graph that
  * fails now was called before: the program would not have come to the exception. */
 static void root_raises(wk__session *s) {
-  if (s->recording && wk__log_on(WK__LOG_BREAKS)) {
-    PyObject *raised = PyErr_Occurred();
-    wk__log_print(WK__LOG_BREAKS, "%s: not kept: %s left the function", PyUnicode_AsUTF8(s->root_code->co_qualname),
-                  PyExceptionClass_Check(raised) ? ((PyTypeObject *)raised)->tp_name : "an error");
-  }
+  if (s->recording && (wk__log_on(WK__LOG_BREAKS) || s->binding->notes)) say_raised(s);
   bool stays = !PyErr_ExceptionMatches(PyExc_Exception); /* somebody stops the program */
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -406,6 +424,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
   PyObject *result = NULL;
   for (;;) {
     int status = 0;
+    if (WK_UNLIKELY(s->retired != NULL) && !a->depth) wk__session_drop_retired(s);
     drop_buried(s);
     switch (s->mode) {
       case WK__MODE_SEEK:
@@ -614,6 +633,7 @@ PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject 
   wk__tracer_release(s.tracer);
   PyMem_Free(s.start_codes);
   PyMem_Free(s.start_offsets);
+  wk__session_drop_retired(&s);
   if (s.buried_count) wk__session_drop_buried(&s);
   if (WK_UNLIKELY(s.refusal != NULL)) result = end_refused(&s, result);
   Py_DECREF(compiled);

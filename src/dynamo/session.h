@@ -69,6 +69,9 @@ struct wk__session {
   bool entering; /* the next frame is entered by an instruction that does nothing else */
   /* capturing */
   wk__recording *recording;
+  /* Those that were given up, emptied: an operation may be in the middle of one, since a key's __eq__, say, has ended
+   * it. Freed when the root's instruction is done. */
+  wk__recording *retired;
   wk__recording *ending; /* borrowed: of the segment that is just being ended; its tape may still ask for inputs */
   wk__tracer *tracer;
   int low; /* frames of the segment's start that are still there */
@@ -85,6 +88,7 @@ struct wk__session {
   bool giving_up;     /* everything becomes real whatever comes: signals wait */
   bool capture_ended; /* recording was given up in the middle of an instruction: see wk__session_give_up */
   int captures;       /* segments captured in this call: a bound against loops that never settle */
+  int64_t began;      /* when the recording did, by wk__nanoseconds() */
   PyObject **buried;  /* (buried_count) owned: what the recorder has let go of, see wk__bury */
   int64_t buried_count, buried_capacity;
   wk__suspension *suspended;    /* innermost; NULL */
@@ -194,11 +198,13 @@ typedef struct wk__stale_grad {
 
 struct wk__segment {
   _Atomic int references;
+  int64_t number;      /* no other one of the process has it */
   wk__segment *next;   /* older one of the same compiled function */
   wk__compiled *owner; /* borrowed; NULL: it is forgotten, only a run still holds it */
   PyObject *life;      /* owned: a capsule whose context is this segment, until it dies */
   PyObject *watchers;  /* owned: weak references to the modules and optimizers that it knows; when one dies so does
                         * the segment */
+  PyObject *notes;     /* owned: the list that it was noted in, and that its end is; NULL */
   wk__recording *recording;
   PyCodeObject **codes; /* (frame_count) owned: where it begins */
   int *offsets;
@@ -266,6 +272,7 @@ int wk__segment_end(wk__session *session, wk__end_kind kind, PyObject *value);
 int wk__segment_begin(wk__session *session); /* 0, or -1 with an exception */
 /* Ends the recording and keeps nothing. Every tensor is real when it is back, or poisoned: 0, or -1 with an exception
  * (of the graph). */
+void wk__session_drop_retired(wk__session *s);
 int wk__segment_discard(wk__session *session);
 void wk__segment_stop_recording(wk__session *session); /* the tracer pauses, the tape is not watched any more */
 void wk__segment_release(wk__segment *segment);
@@ -338,6 +345,7 @@ enum { WK__FIRST_ARGUMENTS = 16 };
 struct wk__compiled {
   PyObject ob_base;
   PyObject *function; /* owned: what was compiled */
+  long long number;   /* no other one of the process has it */
   PyObject *dict, *weak_references;
   vectorcallfunc vectorcall;
   wk__compile_options options;

@@ -286,15 +286,46 @@ static inline wk_status run_step(const wk__graph_executor *e, const wk__graph_st
   return WK_OK;
 }
 
+static bool writes_input(const wk__graph_executor *e, const wk__graph_step *s) {
+  bool writes = s->destination >= 0 && s->destination < e->input_count, mutates = s->op->tags & WK__TAG_MUTATES;
+  for (int32_t i = 0; mutates && i < s->patch_count; i++)
+    writes |= e->patches[s->first_patch + i].slot < e->input_count;
+  return writes;
+}
+
+/* In front of a step the owner is asked whether to go on, in its own mode, until the first input is written. */
+static wk_status ask_owner(const wk__graph_executor *e, const wk__graph_step *next, const wk__thread_mode *outside,
+                           bool *may_stop) {
+  *may_stop = *may_stop && e->between_steps && !writes_input(e, next);
+  if (!*may_stop) return WK_OK;
+  wk__thread_mode inside = wk__thread.mode;
+  wk__thread.mode = *outside;
+  wk_status status = e->between_steps(e->between_context);
+  wk__thread.mode = inside;
+  return status;
+}
+
+static wk_status run_asking(wk__graph_executor *e, wk__run_memory *run, const wk__thread_mode *outside) {
+  wk_status status = WK_OK;
+  bool may_stop = true;
+  for (int64_t i = 0; i < e->step_count && status == WK_OK; i++) {
+    status = ask_owner(e, &e->steps[i], outside, &may_stop);
+    if (status == WK_OK) status = run_step(e, &e->steps[i], run);
+  }
+  return status;
+}
+
 /* The same with a clock beside it. Without memory for the times nothing is noted. */
-static wk_status run_timed(wk__graph_executor *e, wk__run_memory *run) {
+static wk_status run_timed(wk__graph_executor *e, wk__run_memory *run, const wk__thread_mode *outside) {
   _Atomic int64_t *times = profile_of(e);
   int64_t *moments = wk__timeline_moments(e->step_count + 1), now = wk__nanoseconds();
   wk_status status = WK_OK;
+  bool may_stop = true;
   for (int64_t i = 0; i < e->step_count && status == WK_OK; i++) {
     int64_t begin = now;
     if (moments) moments[i] = begin;
-    status = run_step(e, &e->steps[i], run);
+    status = ask_owner(e, &e->steps[i], outside, &may_stop);
+    if (status == WK_OK) status = run_step(e, &e->steps[i], run);
     now = wk__nanoseconds();
     if (times) atomic_fetch_add_explicit(&times[i], now - begin, memory_order_relaxed);
   }
@@ -307,35 +338,13 @@ static wk_status run_timed(wk__graph_executor *e, wk__run_memory *run) {
   return status;
 }
 
-static bool writes_input(const wk__graph_executor *e, const wk__graph_step *s) {
-  bool writes = s->destination >= 0 && s->destination < e->input_count, mutates = s->op->tags & WK__TAG_MUTATES;
-  for (int32_t i = 0; mutates && i < s->patch_count; i++)
-    writes |= e->patches[s->first_patch + i].slot < e->input_count;
-  return writes;
-}
-
-/* The same; between two steps the owner is asked whether to go on. */
-static wk_status run_asking(wk__graph_executor *e, wk__run_memory *run, const wk__thread_mode *outside) {
-  wk_status status = WK_OK;
-  bool may_stop = true;
-  for (int64_t i = 0; i < e->step_count && status == WK_OK; i++) {
-    wk__thread_mode inside = wk__thread.mode;
-    may_stop = may_stop && !writes_input(e, &e->steps[i]);
-    wk__thread.mode = *outside;
-    if (may_stop) status = e->between_steps(e->between_context);
-    wk__thread.mode = inside;
-    if (status == WK_OK) status = run_step(e, &e->steps[i], run);
-  }
-  return status;
-}
-
 static wk_status run_steps(wk__graph_executor *e, wk__run_memory *run) {
   wk__thread_mode before = wk__thread.mode;
   wk_status status = WK_OK;
   wk__thread.mode.grad_enabled = false; /* views keep no base, nothing keeps a tape */
   wk__thread.mode.keys_off = (wk__keys)~0;
   if (WK_UNLIKELY(atomic_load_explicit(&wk__profiling, memory_order_relaxed)))
-    status = run_timed(e, run);
+    status = run_timed(e, run, &before);
   else if (WK_UNLIKELY(e->between_steps != NULL))
     status = run_asking(e, run, &before);
   else

@@ -35,12 +35,26 @@ typedef struct wk__runner {
 extern _Atomic bool wk__profiling; /* runs of executors note what their steps take */
 /* Appends a line a step, "name: operator  runs  microseconds a run", the longest first. */
 WK_MUST_USE wk_status wk__graph_print_profile(const wk__graph_executor *executor, wk__string *out);
-/* timeline.c: from now on runs also leave when each of their steps began, in `most` words at most. */
-void wk__timeline_begin(int64_t most);
+/* timeline.c: from now on runs also leave when each of their steps began, in `most` words at most. spans: so do the
+ * calls around them and what happens beside them; then runs in the second half of the words leave no steps. */
+void wk__timeline_begin(int64_t most, bool spans);
 /* Ends it and gives what there is, owned; NULL: nothing. Of each whole run: the executor's number, the thread's number
  * in the system, a count, and so many moments: of each step's beginning and of the last one's end, in nanoseconds of
- * CLOCK_MONOTONIC. out_lost: runs that there was no room for. */
+ * CLOCK_MONOTONIC; two where there are no steps. Of each span, in the same way: less its kind, the thread, 4, its
+ * beginning, its end and two numbers. out_lost: runs and spans that there was no room for. */
 int64_t *wk__timeline_take(int64_t *out_count, int64_t *out_lost);
+typedef enum wk__span_kind {
+  WK__SPAN_CALL = 1, /* of a compiled function: its number, 0 */
+  /* of source, on a thread that makes native code: its kernels; 0, 1 (was in the cache), 2 (failed), 3 (was ended, for
+   * it was not needed any more) */
+  WK__SPAN_UNIT,
+} wk__span_kind;
+extern _Atomic bool wk__timeline_has_spans;
+void wk__timeline_add_span(wk__span_kind kind, int64_t begin, int64_t first, int64_t second); /* it ends now */
+/* When a span begins; 0: neither that nor its end is wanted. */
+static inline int64_t wk__span_begin(void) {
+  return WK_UNLIKELY(atomic_load_explicit(&wk__timeline_has_spans, memory_order_relaxed)) ? wk__nanoseconds() : 0;
+}
 int64_t wk__graph_executor_number(const wk__graph_executor *executor); /* no other one of the process has it */
 
 /* ---- the executor's plan, for tests and reports ---- */

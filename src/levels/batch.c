@@ -22,7 +22,7 @@ bool wk__has_batch(const wk__batch *b, int arg) {
 }
 
 wk_tensor *wk__example(const wk__batch *b, int arg) {
-  return b->args[arg].tag == WK_VALUE_TENSOR ? b->args[arg].tensor : NULL;
+  return wk__tensor_or_null(&b->args[arg]);
 }
 
 static bool any_batch(const wk__batch *b) {

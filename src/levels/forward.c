@@ -132,7 +132,7 @@ static int input_count(const forward *f) { return wk__list_start(f->op, f->value
 /* The tensor that an input stands for, as called. */
 static wk_tensor *input_of(const forward *f, int input) {
   int start = f->op->schema.parameter_count;
-  if (input < start) return f->args[input].tag == WK_VALUE_TENSOR ? f->args[input].tensor : NULL;
+  if (input < start) return wk__tensor_or_null(&f->args[input]);
   for (int i = 0; i < f->op->schema.parameter_count; i++) {
     if (f->args[i].tag != WK_VALUE_TENSORS) continue;
     if (input < start + (int)f->args[i].count) return f->args[i].tensors[input - start];

@@ -82,7 +82,7 @@ static wk_status run_half(const wk__call *c, int part) {
 static wk_status run_halves(wk__call *c) {
   wk_value args[WK__MAX_ARGS], complex = {0};
   const wk_value *given = c->args;
-  wk_tensor *first = given[0].tag == WK_VALUE_TENSOR ? given[0].tensor : NULL;
+  wk_tensor *first = wk__tensor_or_null(&given[0]);
   bool converts = first && first != c->outputs[0] && !wk_dtype_is_complex((wk_dtype)first->dtype) &&
                   !(c->op->tags & WK__TAG_SHAPES_ONLY);
   if (converts) {

@@ -386,10 +386,22 @@ wk_status wk__meta_pow_number(wk__call *c) {
   return WK_OK;
 }
 
+/* PyTorch makes the result of some rows contiguous, whatever their arguments are. */
+static void lay_out_plainly(wk__spec *spec) {
+  wk_int sizes[WK_MAX_DIMS];
+  memcpy(sizes, spec->sizes, spec->ndim * sizeof *sizes);
+  wk__spec_contiguous(spec, (wk_dtype)spec->dtype, spec->device, spec->ndim, sizes);
+}
+
 wk_status wk__meta_activation(wk__call *c) {
   wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
   if (!wk_dtype_is_integral(dtype, true)) return wk__meta_pointwise(c);
   return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", c->op->base_name, wk__dtype_legacy(dtype));
+}
+wk_status wk__meta_log_sigmoid(wk__call *c) {
+  WK_TRY(wk__meta_activation(c));
+  lay_out_plainly(&c->specs[0]);
+  return WK_OK;
 }
 wk_status wk__meta_clamp(wk__call *c) {
   if (wk__arg_is_none(c, WK__ARG(clamp, min)) && wk__arg_is_none(c, WK__ARG(clamp, max)))
@@ -459,6 +471,7 @@ wk_status wk__meta_masked_fill(wk__call *c) {
     return status ? status : wk_error_category();
   }
   c->specs[0].dtype = c->compute_dtype = c->args[0].tensor->dtype;
+  lay_out_plainly(&c->specs[0]);
   return check_numbers(c, 2, 2);
 }
 

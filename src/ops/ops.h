@@ -260,9 +260,8 @@ struct wk__call {
 /* Where it is computed: where its results are or, without a shape rule, its first tensor (compute.c). */
 wk_device wk__call_device(const wk__call *call);
 
-static inline wk_tensor *wk__arg_tensor(const wk__call *c, int i) {
-  return c->args[i].tag == WK_VALUE_TENSOR ? c->args[i].tensor : NULL;
-}
+static inline wk_tensor *wk__tensor_or_null(const wk_value *v) { return v->tag == WK_VALUE_TENSOR ? v->tensor : NULL; }
+static inline wk_tensor *wk__arg_tensor(const wk__call *c, int i) { return wk__tensor_or_null(&c->args[i]); }
 static inline bool wk__value_is_integer(const wk_value *v) { return v->tag == WK_VALUE_INT || v->tag == WK_VALUE_WIDE; }
 /* A float, or one that a captured graph is given in each run: `number` is its value now. */
 static inline bool wk__value_is_real(const wk_value *v) {
@@ -327,6 +326,9 @@ WK_MUST_USE wk_status wk__spec_lay_out_as(wk__spec *spec, const wk_tensor *t);
  * goes to the one of its highest key. */
 typedef wk_status wk__layer_fn(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                                wk_value *results);
+wk__layer_fn wk__sparse_layer;
+/* What a call with sparse tensors gives (sparse.c); NULL: that is not known. */
+extern wk_status (*wk__sparse_call)(const wk_op *op, const wk_value *args, wk_value *results);
 extern wk__layer_fn *const wk__layers[WK__KEY_COUNT]; /* by the number of the key's bit; NULL: reserved */
 
 /* wk__thread.call_watcher is told, where the thread's mode has WK__KEY_WATCH, of each call that was computed: the

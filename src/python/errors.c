@@ -14,6 +14,16 @@ static PyObject *device_memory_error(wk__state *state) {  // -> borrowed
   return state->exception_out_of_memory ? state->exception_out_of_memory : PyExc_RuntimeError;
 }
 
+/* torch.linalg.LinAlgError */
+static PyObject *linalg_error(void) {  // -> borrowed
+  PyObject *module = PyImport_ImportModule("wick.linalg");
+  PyObject *type = module ? PyObject_GetAttrString(module, "LinAlgError") : NULL;
+  Py_XDECREF(module);
+  PyErr_Clear();
+  Py_XDECREF(type); /* the module keeps it */
+  return type ? type : PyExc_RuntimeError;
+}
+
 static PyObject *type_of(wk__state *state, wk_status category) {  // -> borrowed
   switch (category) {
     case WK_VALUE_ERROR:
@@ -24,6 +34,8 @@ static PyObject *type_of(wk__state *state, wk_status category) {  // -> borrowed
       return PyExc_IndexError;
     case WK_KEY_ERROR:
       return PyExc_KeyError;
+    case WK_LINALG_ERROR:
+      return linalg_error();
     case WK_IO_ERROR:
       return PyExc_OSError;
     case WK_NOT_IMPLEMENTED:

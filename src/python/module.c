@@ -2,6 +2,7 @@
  * several interpreters can load wick side by side. Tests: tests/python/. */
 #include "python/calls/override.h"
 
+#include "cpu/linalg/lapack.h"
 #include "cpu/memory.h"
 #include "cpu/tier0/program.h"
 #include "python/fx/graph_type.h"
@@ -53,7 +54,17 @@ static PyObject *memory_stats(PyObject *module, PyObject *unused) {  // -> new
                        (long long)wk__allocator_peak_bytes());
 }
 
+/* Folders that packages may be in, separated by colons. */
+static PyObject *look_in(PyObject *module, PyObject *folders) {  // -> new
+  (void)module;
+  const char *text = PyUnicode_AsUTF8(folders);
+  if (!text) return NULL;
+  wk__lapack_look_in(text);
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"_look_for_lapack_in", look_in, METH_O, "Where Python packages are, one of which may have LAPACK."},
     {"_cpu_level", cpu_level, METH_NOARGS, "The CPU level in use: portable, avx2 or avx512."},
     {"_cpu_levels", cpu_levels, METH_NOARGS, "The levels that this machine has, lowest first."},
     {"_set_cpu_level", set_cpu_level, METH_O, "Lowers or restores the CPU level."},
@@ -93,6 +104,7 @@ static int module_exec(PyObject *module) {
   if (wk__add_graph_types(module, state) < 0 || wk__add_loaded_graph(module) < 0 || wk__add_decompositions(module) < 0)
     return -1;
   if (wk__add_score_bodies(module) < 0 || wk__add_levels(module) < 0 || wk__add_devices(module) < 0) return -1;
+  if (wk__add_sparse(module) < 0) return -1;
   if (wk__add_artifacts(module) < 0 || wk__add_dynamo_binding(module, state) < 0) return -1;
 #ifdef WICK_TESTS
   if (wk__add_test_functions(module) < 0) return -1;

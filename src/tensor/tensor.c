@@ -101,10 +101,28 @@ void wk__tensor_share_inner(wk_tensor *t, const wk_tensor *of) {
   wk__tensor_set_inner(t, of->inner);
 }
 
+void wk__sparse_release(wk__sparse *s) {
+  if (!s || atomic_fetch_sub_explicit(&s->references, 1, memory_order_acq_rel) > 1) return;
+  wk__release(s->places);
+  wk__release(s->columns);
+  wk__release(s->values);
+  wk__free(s);
+}
+void wk__tensor_set_sparse(wk_tensor *t, wk__sparse *steal_sparse) {
+  wk__sparse *old = t->sparse;
+  t->sparse = steal_sparse;
+  t->keys = (wk__keys)(steal_sparse ? t->keys | WK__KEY_SPARSE : t->keys & ~WK__KEY_SPARSE);
+  wk__sparse_release(old);
+}
+
 /* What a tensor over the same bytes has from the one that it is made of. */
 static void inherit(wk_tensor *t, const wk_tensor *base) {
   t->keys |= base->keys & WK__KEY_INFERENCE;
   wk__tensor_share_inner(t, base);
+  if (WK_UNLIKELY(base->sparse != NULL)) {
+    atomic_fetch_add_explicit(&base->sparse->references, 1, memory_order_relaxed);
+    wk__tensor_set_sparse(t, base->sparse);
+  }
   if (WK_LIKELY(!base->own_version)) return;
   atomic_fetch_add_explicit(&base->own_version->references, 1, memory_order_relaxed);
   t->own_version = base->own_version;
@@ -118,6 +136,7 @@ void wk__tensor_destroy(wk_tensor *t) {
   if (t->storage) wk__storage_release(t->storage);
   if (WK_UNLIKELY(t->own_version != NULL)) release_version(t->own_version);
   if (WK_UNLIKELY(t->inner != NULL)) wk__inner_release(t->inner);
+  if (WK_UNLIKELY(t->sparse != NULL)) wk__sparse_release(t->sparse);
   if (t->sizes != t->dims) wk__free(t->sizes);
   struct_free(t);
 }

@@ -122,15 +122,14 @@ WK_MUST_USE wk_status wk__storage_resize(wk_storage *storage, int64_t bytes); /*
 /* Layers around an operator call that a tensor asks for; the bits of wk_tensor.keys. Order = order of the layers. */
 typedef uint16_t wk__keys;
 enum {
-  WK__KEY_WATCH = 1,     /* (thread only) somebody is told of calls: ops/watch.c */
-  WK__KEY_TRACE = 2,     /* its value is a graph node: record */
-  WK__KEY_BODY = 4,      /* (thread only) calls become instructions of a loop body: autograd/body.h */
-  WK__KEY_DECOMPOSE = 8, /* (thread only) calls are taken apart: decompose/decompose.h */
-  WK__KEY_LEVEL = 16,    /* belongs to a level, or the thread is in one: levels/levels.h */
-  WK__KEY_AUTOGRAD = 32, /* requires grad or has a grad_fn: keep tape */
-  WK__KEY_AUTOCAST = 64, /* (thread only) */
-  WK__KEY_PYTHON =
-      128, /* reserved: overrides of calls that come from rules. Those of Python: python/calls/override.h */
+  WK__KEY_WATCH = 1,       /* (thread only) somebody is told of calls: ops/watch.c */
+  WK__KEY_TRACE = 2,       /* its value is a graph node: record */
+  WK__KEY_BODY = 4,        /* (thread only) calls become instructions of a loop body: autograd/body.h */
+  WK__KEY_DECOMPOSE = 8,   /* (thread only) calls are taken apart: decompose/decompose.h */
+  WK__KEY_LEVEL = 16,      /* belongs to a level, or the thread is in one: levels/levels.h */
+  WK__KEY_AUTOGRAD = 32,   /* requires grad or has a grad_fn: keep tape */
+  WK__KEY_AUTOCAST = 64,   /* (thread only) */
+  WK__KEY_SPARSE = 128,    /* its elements are in other tensors: ops/sparse.c */
   WK__KEY_INFERENCE = 256, /* made under inference_mode: outermost, see autograd/inference.c */
   WK__KEY_COUNT = 9,
 };
@@ -155,6 +154,19 @@ typedef struct wk__inner {
   wk_tensor *tangent; /* owned: of forward mode, the derivative of `value`; NULL: zero */
 } wk__inner;
 
+typedef enum wk__layout { WK__STRIDED, WK__SPARSE_COO, WK__SPARSE_CSR, WK__SPARSE_CSC } wk__layout;
+
+/* Of a tensor with a sparse layout, which has no memory: where its elements are, and those that are not zero. Owned by
+ * the tensors that share it (reference count). */
+typedef struct wk__sparse {
+  _Atomic int32_t references;
+  uint8_t layout;     /* wk__layout */
+  bool coalesced;     /* COO: the places ascend, and none is there twice */
+  wk_tensor *places;  /* COO: (sparse dims, n), the indices of each; else where each row, or column, begins */
+  wk_tensor *columns; /* CSR: the column of each (n), CSC: its row; COO: NULL */
+  wk_tensor *values;  /* (n, ...) */
+} wk__sparse;
+
 typedef struct wk__autograd wk__autograd; /* autograd/: gradient, grad_fn, hooks, view relation */
 
 /* Owned by reference count. `sizes` and `strides` point into `dims` or, above WK__INLINE_DIMS, to the heap. */
@@ -177,6 +189,7 @@ struct wk_tensor {
   void *wrapper;          /* borrowed: the embedding language's object while it lives */
   wk__version_counter *own_version; /* of .data and its views, of a tensor whose .data was set; else NULL */
   wk__inner *inner;                 /* of a tensor of a level; else NULL */
+  wk__sparse *sparse;               /* of a tensor with a sparse layout; else NULL */
   wk_int dims[2 * WK__INLINE_DIMS];
 };
 
@@ -207,6 +220,9 @@ wk_tensor *wk__tensor_over(wk_storage *steal_storage, const wk__spec *spec) WK_M
 void wk__tensor_set_inner(wk_tensor *tensor, wk__inner *steal_inner);
 void wk__inner_release(wk__inner *inner);                            /* NULL is fine */
 void wk__tensor_share_inner(wk_tensor *tensor, const wk_tensor *of); /* it stands for what the other one does */
+/* Its elements are these from now on; takes the share. */
+void wk__tensor_set_sparse(wk_tensor *tensor, wk__sparse *steal_sparse);
+void wk__sparse_release(wk__sparse *sparse); /* NULL is fine */
 /* The number of the level that the tensor belongs to; 0: of none. */
 static inline uint32_t wk__level_of(const wk_tensor *t) { return t->inner ? t->inner->level : 0; }
 /* It has a derivative of forward mode, at its level or at one below. */

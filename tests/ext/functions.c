@@ -1,4 +1,5 @@
 /* The functions for tests that are not worth a file: faults, switches, graphs from text. */
+#include "codegen/test_switches.h"
 #include "cpu/test_switches.h"
 #include "ext.h"
 #include "python/fx/graph_parts.h"
@@ -21,6 +22,18 @@ static PyObject *live_allocations(PyObject *module, PyObject *unused) {  // -> n
 static PyObject *use_short_way(PyObject *module, PyObject *use) {  // -> new
   (void)module;
   wk__program_use_short_way(use == Py_True);
+  Py_RETURN_NONE;
+}
+
+static PyObject *make_mistakes(PyObject *module, PyObject *args, PyObject *keywords) {  // -> new
+  static char *names[] = {"pass_", "kernel", "native", NULL};
+  const char *pass = "", *kernel = "", *native = "";
+  (void)module;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "|sss", names, &pass, &kernel, &native)) return NULL;
+  wk__mistakes *m = &wk__mistakes_made;
+  snprintf(m->pass, sizeof m->pass, "%s", pass);
+  snprintf(m->kernel, sizeof m->kernel, "%s", kernel);
+  snprintf(m->native, sizeof m->native, "%s", native);
   Py_RETURN_NONE;
 }
 
@@ -56,6 +69,8 @@ static PyMethodDef functions[] = {
     {"_live_allocations", live_allocations, METH_NOARGS, "Blocks of the core not yet freed."},
 #endif
     {"_use_short_way", use_short_way, METH_O, "Whether small launches are tier 0's though there is native code."},
+    {"_make_mistakes", (PyCFunction)(void (*)(void))make_mistakes, METH_VARARGS | METH_KEYWORDS,
+     "What the compiler does wrong from here on: codegen/test_switches.h."},
     {"_graph_text", graph_text, METH_O, "A graph's text as it is printed after it was read."},
     {"_parse_graph", parse_graph, METH_O, "A GraphModule of a graph in the IR's text form."},
     {0}};

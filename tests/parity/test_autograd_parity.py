@@ -315,3 +315,47 @@ def test_random_programs(block):
         assert flat(result) == pytest.approx(flat(expected), rel=1e-11, abs=1e-11, nan_ok=True), seed
         compared += 1
     assert compared > 10
+
+
+@pytest.mark.parametrize("mode", ["all", "any"])
+def test_hooks_of_several_gradients(mode):
+    def run(t):
+        a, b, c = (t.full((2,), float(n), requires_grad=True) for n in (1, 2, 3))
+        seen = []
+
+        def told(g):
+            seen.append([None if x is None else x.tolist() for x in g] if isinstance(g, (list, tuple)) else g.tolist())
+
+        handle = t.autograd.graph.register_multi_grad_hook((a, b, c), told, mode=mode)
+        for loss in (a * b * c, a * b):
+            if mode == "all" or loss is not None:
+                loss.sum().backward()
+        handle.remove()
+        (a * b * c).sum().backward()
+        return [len(seen)] if mode == "any" else seen
+
+    import torch
+
+    import wick
+
+    assert run(wick) == run(torch)
+
+
+def test_callbacks_at_the_end_of_a_backward_pass():
+    def run(t):
+        seen = []
+        engine = t.autograd.Variable._execution_engine
+        x = t.ones(2, requires_grad=True)
+        y = x * 2
+        y.register_hook(lambda g: engine.queue_callback(lambda: seen.append(("end", x.grad is not None))))
+        x.register_hook(lambda g: seen.append("leaf"))
+        y.sum().backward()
+        with pytest.raises(RuntimeError) as error:
+            engine.queue_callback(print)
+        return seen, str(error.value)
+
+    import torch
+
+    import wick
+
+    assert run(wick) == run(torch)

@@ -237,3 +237,26 @@ def test_errors(text):
     found, wanted = outcome(wick, text), outcome(torch, text)
     assert isinstance(wanted, tuple), wanted
     assert found == wanted
+
+
+@pytest.mark.parametrize(
+    "pattern,sizes",
+    [
+        ("a b c -> c (a b)", {}), ("a b c -> (a b c)", {}), ("a ... -> ... a", {}), ("a (b x) c -> a b x c", {"x": 3}),
+        ("a b c -> a 1 b c", {}), ("a b c -> b (c a)", {}), ("... (c d) -> d ... c", {"d": 2}), ("a b -> a b", {}),
+        ("a b c -> a b", {}), ("(a b c", {}), ("a a b -> a b", {}),
+    ],
+)  # fmt: skip
+def test_rearrange(pattern, sizes):
+    def run(t):
+        try:
+            found = t.func.rearrange(t.arange(24).view(2, 3, 4), pattern, **sizes)
+            return tuple(found.shape), found.tolist()
+        except ValueError as error:
+            return str(error)
+
+    import torch
+
+    import wick
+
+    assert run(wick) == run(torch)

@@ -45,6 +45,115 @@ ERRORS = [
 ]  # fmt: skip
 
 
+MORE_ERRORS = """
+linalg.lu_solve(eye(3),ones(3).int(),eye(3).double())
+linalg.lu_solve(eye(3),ones(3),eye(3))
+linalg.lu_solve(ones(2,3),ones(3).int(),eye(3))
+linalg.lu_solve(eye(3),ones(2).int(),eye(3))
+linalg.lu_solve(eye(3),ones(2,3).int(),eye(3))
+linalg.lu_solve(eye(3),ones(3).int(),eye(2))
+linalg.lu_solve(eye(3),ones(3).int(),ones(3))
+linalg.lu_solve(eye(3),ones(3).int(),eye(2),left=False)
+linalg.cond(ones(3))
+linalg.cond(eye(3),3)
+linalg.cond(zeros(2,2),1)
+linalg.cond(eye(3).long())
+linalg.pinv(ones(3))
+linalg.pinv(eye(3).long())
+linalg.matrix_rank(ones(3))
+linalg.matrix_rank(eye(3).long())
+linalg.matrix_rank(eye(3),atol=ones(2))
+linalg.matrix_rank(eye(3).half())
+linalg.svd(eye(3).half())
+linalg.svd(eye(3).long())
+linalg.svdvals(eye(3).long())
+linalg.svdvals(ones(3))
+linalg.eigh(eye(3),'X')
+linalg.eigvalsh(eye(3).long())
+linalg.eigvalsh(ones(2,3))
+linalg.qr(eye(3).long())
+linalg.qr(ones(3))
+linalg.cholesky(ones(3))
+linalg.cholesky(eye(3).long())
+linalg.cholesky(eye(3).half())
+linalg.cholesky_ex(-eye(3),check_errors=True)
+linalg.cholesky(stack([eye(3),-eye(3)]))
+linalg.inv(stack([eye(3),zeros(3,3)]))
+linalg.inv_ex(zeros(3,3),check_errors=True)
+linalg.inv(eye(3).long())
+linalg.det(eye(3).long())
+linalg.det(ones(3))
+linalg.slogdet(eye(3).long())
+linalg.solve_ex(zeros(3,3),eye(3),check_errors=True)
+linalg.solve(eye(3),ones(2))
+linalg.solve(eye(3),ones(2,2),left=False)
+linalg.solve(eye(3),tensor(1.))
+linalg.solve(eye(3).long(),eye(3).long())
+linalg.solve_triangular(eye(3),ones(3),upper=True)
+linalg.solve_triangular(eye(3),eye(3).double(),upper=True)
+linalg.solve_triangular(eye(3),eye(2),upper=True,left=False)
+linalg.solve_triangular(eye(3).long(),eye(3).long(),upper=True)
+linalg.lstsq(ones(3),ones(3))
+linalg.lstsq(eye(3),eye(3).double())
+linalg.lstsq(eye(3).long(),eye(3).long())
+linalg.lstsq(eye(3),eye(2))
+linalg.lstsq(eye(3),tensor(1.))
+linalg.ldl_factor(eye(3).half())
+linalg.ldl_solve(eye(3),ones(3).int(),eye(3).double())
+linalg.ldl_solve(eye(3),ones(3),eye(3))
+linalg.ldl_solve(eye(3),ones(3).int(),ones(3))
+linalg.householder_product(ones(2,3),ones(3))
+linalg.householder_product(ones(3,2),ones(3))
+linalg.householder_product(ones(3),ones(3))
+linalg.householder_product(ones(3,2),ones(2).double())
+linalg.householder_product(ones(3,2),ones(2,2))
+linalg.matrix_exp(ones(2,3))
+linalg.matrix_exp(ones(3))
+linalg.matrix_exp(eye(3).long())
+linalg.matrix_power(ones(2,3),2)
+linalg.matrix_power(ones(3),2)
+linalg.multi_dot([ones(3)])
+linalg.multi_dot([ones(3,3),ones(2,2)])
+linalg.vander(tensor(1.))
+linalg.vander(ones(2),N=0)
+linalg.tensorinv(ones(2,3),ind=1)
+linalg.tensorinv(ones(2,2),ind=0)
+linalg.tensorinv(zeros(2,2),ind=1)
+linalg.vecdot(ones(3),ones(3).double())
+linalg.lu(eye(3).long())
+linalg.lu(ones(3))
+linalg.lu_factor(ones(3))
+lu_unpack(eye(3),ones(3))
+logdet(eye(3).long())
+triangular_solve(ones(3),eye(3))
+triangular_solve(eye(3).double(),eye(3))
+cholesky_solve(eye(3).double(),eye(3))
+cholesky_inverse(ones(3))
+cholesky_inverse(ones(2,3))
+pinverse(ones(3))
+geqrf(ones(3))
+ormqr(eye(3),ones(2),eye(3))
+qr(ones(3))
+svd(ones(3))
+inverse(ones(3))
+inverse(ones(2,3))
+linalg.eig(ones(2,3))
+linalg.eig(eye(3).long())
+linalg.eigvals(eye(3).half())
+linalg.norm(eye(3),'x')
+linalg.norm(ones(3),'fro')
+linalg.matrix_norm(ones(3,3),3)
+linalg.matrix_norm(ones(3,3).long())
+linalg.matrix_norm(ones(3,3),'nuc',(0,))
+linalg.cross(ones(3),ones(2))
+linalg.svd(eye(3),driver='gesvd')
+linalg.cholesky(eye(3),out=eye(3).long())
+linalg.inv(eye(3),out=eye(3).cfloat())
+linalg.eigh(eye(3),out=(ones(3),eye(3).long()))
+linalg.svd(eye(3),out=(eye(3),ones(3)))
+""".strip().splitlines()
+
+
 def called(t, call):
     t.manual_seed(3)
     names = {name: getattr(t, name) for name in dir(t) if not name.startswith("_")}
@@ -71,6 +180,22 @@ def test_errors(call):
     assert isinstance(theirs, str) and theirs == ours
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("call", MORE_ERRORS)
+def test_more_errors(call):
+    import importlib
+
+    def function(t):
+        names = {name: getattr(t, name) for name in dir(t) if not name.startswith("_")}
+        return eval(call, names | {"linalg": importlib.import_module(f"{t.__name__}.linalg"), "tensor": t.tensor})
+
+    lazy = (
+        "triangular_solve cholesky_solve cholesky_inverse pinverse geqrf ormqr qr svd inverse logdet lu_unpack".split()
+    )
+    assert all(hasattr(wick, name) for name in lazy)
+    assert outcome(function, wick)[0] == outcome(function, torch)[0]
+
+
 @pytest.mark.parametrize("call", COMPLEX)
 def test_complex(call):
     def function(t):
@@ -78,6 +203,9 @@ def test_complex(call):
         names = {name: getattr(t, name) for name in ("linalg", "logdet", "stack", "complex64")}
         z = t.complex(parts[0], parts[1] * 3).mT + t.eye(3)
         result = eval(call, names | {"z": z})
-        return [t.view_as_real(x).clone() if x.is_complex() else x for x in (result if isinstance(result, tuple) else [result])]
+        return [
+            t.view_as_real(x).clone() if x.is_complex() else x
+            for x in (result if isinstance(result, tuple) else [result])
+        ]
 
     same(function, tolerance=1e-5 if "complex64" in call else 1e-10)

@@ -134,3 +134,26 @@ ERRORS = {
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors(name):
     same(ERRORS[name])
+
+
+@pytest.mark.parametrize("options", [{}, {"bias": True}, {"reduction": "sum"}, {"ignore_index": 2}, {"label_smoothing": 0.1},
+                                     {"out_features": (3,)}])  # fmt: skip
+def test_linear_cross_entropy(options):
+    def run(t):
+        t.manual_seed(0)
+        layer = t.nn.LinearCrossEntropyLoss(4, 5, **options)
+        x = t.randn(6, 4, requires_grad=True)
+        target = t.tensor([0, 2, 4, 1, 2, 3])
+        target = target.unsqueeze(1).expand(6, 3).contiguous() if "out_features" in options else target
+        loss = layer(x, target)
+        loss.backward()
+        return loss.tolist(), x.grad.flatten().tolist(), layer.linear.weight.grad.flatten().tolist(), repr(layer)
+
+    import torch
+
+    import wick
+
+    ours, theirs = run(wick), run(torch)
+    assert ours[3] == theirs[3] and ours[0] == pytest.approx(theirs[0], rel=1e-5)
+    for a, b in zip(ours[1:3], theirs[1:3], strict=True):
+        assert a == pytest.approx(b, rel=1e-4, abs=1e-6)

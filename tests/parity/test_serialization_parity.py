@@ -92,3 +92,17 @@ def test_attributes_and_meta_tensors(tmp_path):
         saver.save([x, meta, saver.nn.Parameter(meta)], tmp_path / "x.pt")
         a, b, c = loader.load(tmp_path / "x.pt")
         assert a.note == 5 and b.device.type == c.device.type == "meta" and b.stride() == c.stride() == (1, 3)
+
+
+def test_what_a_file_names_that_is_not_allowed(tmp_path):
+    import collections
+    import decimal
+
+    import torch
+
+    import wick
+
+    file = tmp_path / "x.pt"
+    torch.save({"a": torch.ones(2), "b": decimal.Decimal(1), "c": collections.OrderedDict()}, file)
+    found = [t.serialization.get_unsafe_globals_in_checkpoint(file) for t in (wick, torch)]
+    assert found[0] == found[1] == ["decimal.Decimal"]

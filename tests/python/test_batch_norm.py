@@ -148,3 +148,38 @@ def test_statistics_and_what_uses_them_are_one_kernel(last):
     assert all(wick.equal(compiled(x, weight, bias), program(x, weight, bias)) for _ in range(3))
     (graph,) = [graph for graph in compiled.kernels() if graph]
     assert len(graph["kernels"]) == 1 and len(graph["steps"]) == 1
+
+
+def test_the_steps_that_processes_share():
+    """Statistics of two parts, put together, normalise the whole as batch_norm does; so do the sums of the backward pass."""
+    wick.manual_seed(0)
+    x, weight, bias = wick.randn(6, 3, 4), wick.rand(3) + 0.5, wick.randn(3)
+    running = [wick.zeros(3), wick.ones(3)], [wick.zeros(3), wick.ones(3)]
+    whole = x.clone().requires_grad_()
+    expected = wick.nn.functional.batch_norm(whole, *running[0], weight, bias, True, 0.1, 1e-5)
+    gradient = wick.randn_like(expected)
+    expected.backward(gradient)
+    parts, grads = (x[:2], x[2:]), (gradient[:2], gradient[2:])
+    mean, invstd = map(wick.stack, zip(*(wick.batch_norm_stats(p, 1e-5) for p in parts), strict=True))
+    counts = wick.tensor([8.0, 16.0])
+    mean, invstd = wick.batch_norm_gather_stats_with_counts(x, mean, invstd, *running[1], 0.1, 1e-5, counts)
+    found = wick.cat([wick.batch_norm_elemt(p, weight, bias, mean, invstd, 1e-5) for p in parts])
+    wick.testing.assert_close(found, expected.detach())
+    wick.testing.assert_close(running[1], running[0])
+    sums = [
+        wick.batch_norm_backward_reduce(g, p, mean, invstd, weight, True, True, True)
+        for g, p in zip(grads, parts, strict=True)
+    ]
+    dy, xmu = (sum(s[k] for s in sums) for k in (0, 1))
+    found = wick.cat(
+        [
+            wick.batch_norm_backward_elemt(g, p, mean, invstd, weight, dy, xmu, counts)
+            for g, p in zip(grads, parts, strict=True)
+        ]
+    )
+    wick.testing.assert_close(found, whole.grad)
+    both = wick.batch_norm_gather_stats(x, mean.expand(2, 3), invstd.expand(2, 3), None, None, 0.1, 1e-5, 12)
+    wick.testing.assert_close(both, (mean, invstd))
+    weight.requires_grad_(), bias.requires_grad_()
+    wick.nn.functional.batch_norm(x, None, None, weight, bias, True, 0.1, 1e-5).backward(gradient)
+    wick.testing.assert_close([sum(s[k] for s in sums) for k in (2, 3)], [weight.grad, bias.grad])

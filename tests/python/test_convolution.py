@@ -229,6 +229,12 @@ def test_fold_and_unfold():
 # ---- errors: PyTorch's words ----
 
 X, W = (2, 4, 5, 5), (6, 4, 3, 3)
+
+
+def backward(grad, x, groups=1, mask=(True, True, True)):
+    return torch.ops.aten.convolution_backward(grad, x, torch.ones(W), [6], [1], [0], [1], False, [0], groups, mask)
+
+
 ERRORS = [
     (lambda: F.conv2d(torch.ones(2, 3, 5, 5), torch.ones(W)), "Given groups=1, weight of size [6, 4, 3, 3], expected input[2, 3, 5, 5] to have 4 channels, but got 3 channels instead"),
     (lambda: F.conv2d(torch.ones(X), torch.ones(5, 2, 3, 3), groups=2), "Given groups=2, expected weight to be divisible by 2 at dimension 0, but got weight of size [[5, 2, 3, 3]] instead"),
@@ -251,6 +257,10 @@ ERRORS = [
     (lambda: F.conv_transpose2d(torch.ones(2, 3, 5, 5), torch.ones(4, 6, 3, 3)), "Given transposed=1, weight of size [4, 6, 3, 3], expected input[2, 3, 5, 5] to have 4 channels, but got 3 channels instead"),
     (lambda: F.conv_transpose2d(torch.ones(X), torch.ones(4, 6, 3, 3), stride=2, output_padding=2), "output padding must be smaller than either stride or dilation, but got output_padding_height: 2 output_padding_width: 2 stride_height: 2 stride_width: 2 dilation_height: 1 dilation_width: 1"),
     (lambda: F.conv_transpose2d(torch.ones(X).double(), torch.ones(4, 6, 3, 3).double(), padding=5), "Given input size per channel: (5 x 5). Calculated output size per channel: (-3 x -3). Output size is too small"),
+    (lambda: backward(torch.ones(()), torch.ones(X)), "Expected input and grad_output to have the same number of dimensions, but got: 4 and 0"),
+    (lambda: backward(torch.ones(2, 6, 3, 3), torch.ones(X), groups=0), "non-positive groups is not supported"),
+    (lambda: backward(torch.ones(2, 6, 9, 9), torch.ones(X), mask=(False, True, False)), "convolution_backward: operands do not belong together"),
+    (lambda: backward(torch.ones(2, 6, 3, 3), torch.ones(X), groups=2, mask=(False, True, False)), "convolution_backward: operands do not belong together"),
     (lambda: torch.conv_tbc(torch.ones(7, 2, 4), torch.ones(3, 5, 6), torch.ones(6)), "Input dim 2 (input channels) is not == dim 1 in the weight tensor"),
     (lambda: F.fold(torch.ones(1, 12, 6), (4, 5), 2), "Given output_size=(4, 5), kernel_size=(2, 2), dilation=(1, 1), padding=(0, 0), stride=(1, 1), expected size of input's dimension 2 to match the calculated number of sliding blocks 3 * 4 = 12, but got input.size(2)=6."),
     (lambda: F.unfold(torch.ones(1, 3, 4, 5), 7), "Given input with spatial size (4, 5), kernel_size=(7, 7), dilation=(1, 1), padding=(0, 0), calculated shape of the array of sliding blocks as (-2, -1), but its components must be at least one."),

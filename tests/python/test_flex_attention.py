@@ -1,6 +1,7 @@
 """flex_attention: against the formula over all scores, in blocks and with captured tensors, eager and compiled."""
 
 import math
+import os
 import subprocess
 import sys
 
@@ -428,3 +429,43 @@ def test_bodies_as_text_are_checked():
             call(q, k, v, None, [], text, "", "", "", (1, 1), 1.0)
     with pytest.raises(RuntimeError, match="do not cover"):
         call(q, k, v, torch.ones(1, 1, 1, 1, dtype=torch.uint8), [], "", "", "", "", (64, 128), 1.0)
+
+
+IN_NATIVE_CODE = """
+import math, os, pathlib
+import wick as torch
+from wick.nn.attention.flex_attention import create_block_mask, flex_attention
+
+slopes = torch.tensor([0.5, 0.25]).requires_grad_()
+score = lambda s, b, h, q, k: torch.where(q >= k, torch.tanh(s / 20) * 20 + slopes[h] * (k - q), -math.inf)
+mask = create_block_mask(lambda b, h, q, k: (q >= k) | (k % 7 == 0), None, None, 200, 300, device="cpu")
+torch.manual_seed(0)
+leaves = [torch.randn(2, 2, n, 16).requires_grad_() for n in (200, 300, 300)] + [slopes]
+
+def step(q, k, v):
+    out = flex_attention(q, k, v, score, mask)
+    return out, *torch.autograd.grad((out * out).sum(), leaves)
+
+objects = lambda: sum(p.stat().st_size > 4096 for p in pathlib.Path(os.environ["WICK_CACHE_DIR"]).rglob("*.so"))
+expected = step(*leaves[:3])
+with torch.no_grad():
+    forward = torch.compile(lambda q, k, v: flex_attention(q, k, v, score, mask), fullgraph=True)
+    for _ in range(2):
+        assert torch.equal(forward(*leaves[:3]), expected[0])
+        assert forward.wait_for_native()
+    assert objects() > 0  # the graph has no kernels but those of the scores
+compiled = torch.compile(step, fullgraph=True)
+for _ in range(2):
+    for a, b in zip(compiled(*leaves[:3]), expected, strict=True):
+        assert torch.equal(a, b)
+    assert compiled.wait_for_native()
+for a, b in zip(step(*leaves[:3]), expected, strict=True):
+    assert torch.equal(a, b)  # eager calls use it, too
+"""
+
+
+def test_scores_in_native_code(tmp_path):
+    """A compiled step gets native code for the body of its scores and for the two derivatives of it; the same bits."""
+    env = {**os.environ, "WICK_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", IN_NATIVE_CODE], env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -169,3 +169,35 @@ def test_compiled_convolutions_may_have_their_channels_last_inside_and_give_what
     for a, b in zip(results, expected, strict=True):
         assert wick.equal(a, b)
         assert a.stride() == b.stride()
+
+
+TURNED = {"turned": lambda: wick.arange(12.0).view(3, 4).t(), "channels last": lambda: wick.arange(96.0).view(2, 4, 4, 3).permute(0, 3, 1, 2)}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", TURNED)
+@pytest.mark.parametrize(("call", "kept"), [
+    (lambda t: t.index_fill(0, wick.tensor([0]), 1.0), True),
+    (lambda t: t.index_put((wick.tensor([0]),), wick.tensor(1.0)), True),
+    (lambda t: t.masked_fill(t > 0, 0.0), False),
+    (lambda t: wick.nn.functional.logsigmoid(t), False),
+])  # fmt: skip
+def test_layout_of_results(call, kept, layout):
+    """Whether a result lies as its argument does, or is contiguous, is what it is in PyTorch."""
+    t = TURNED[layout]()
+    y = call(t)
+    assert y.stride() == t.stride() if kept else y.is_contiguous()
+    assert wick.equal(y, call(t.contiguous()))
+
+
+def test_strides_of_new_dims_of_one_element():
+    assert wick.ones(3, 1).expand(1, 3, 4).stride() == (3, 1, 0)
+    assert wick.ones(4).expand(1, 4).stride() == (4, 1)
+    assert wick.ones(()).expand(1, 1).stride() == (0, 0)
+
+
+def test_pixel_shuffle_keeps_channels_last():
+    x = wick.arange(96.0).view(2, 8, 2, 3).contiguous(memory_format=wick.channels_last)
+    y = wick.pixel_shuffle(x, 2)
+    assert y.is_contiguous(memory_format=wick.channels_last)
+    assert wick.equal(y, wick.pixel_shuffle(x.contiguous(), 2))
+    assert wick.pixel_unshuffle(y, 2).is_contiguous(memory_format=wick.channels_last)

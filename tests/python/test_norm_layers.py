@@ -135,3 +135,40 @@ def test_lazy_layers_are_copied_saved_and_converted():
 def test_a_parameter_without_a_size_cannot_be_used():
     with pytest.raises(ValueError, match="Attempted to use an uninitialized parameter"):
         nn.LazyLinear(2).weight + 1
+
+
+def test_native_group_norm_of_other_sizes():
+    """N, C and HxW say how the input's elements are grouped; the input keeps its shape."""
+    x = wick.arange(24.0).view(2, 4, 3).sin().requires_grad_()
+    y, mean, inverse = wick.native_group_norm(x, None, None, 1, 4, 6, 2, 1e-5)
+    expected = wick.nn.functional.group_norm(x.view(1, 4, 6), 2).view(2, 4, 3)
+    assert wick.equal(y, expected) and mean.shape == inverse.shape == (1, 2)
+    wick.testing.assert_close(mean, x.view(1, 2, 12).mean(-1))
+    with pytest.raises(RuntimeError, match=r"Expected X.numel\(\) == N \* C \* HxW to be true, but got false"):
+        wick.native_group_norm(x, None, None, 3, 4, 3, 2, 1e-5)
+
+
+def test_statistics_of_native_group_norm_have_derivatives():
+    x = wick.arange(12.0, dtype=wick.float64).view(1, 4, 3).cos().requires_grad_()
+    assert wick.autograd.gradcheck(lambda t: wick.native_group_norm(t, None, None, 1, 4, 3, 2, 1e-5), (x,))
+
+
+def test_statistics_of_small_floats_beside_float_parameters():
+    for dtype, parameters, expected in (
+        (wick.bfloat16, wick.float32, wick.float32), (wick.bfloat16, wick.bfloat16, wick.bfloat16),
+    ):  # fmt: skip
+        w = wick.ones(4, dtype=parameters)
+        results = wick.native_layer_norm(wick.ones(3, 4, dtype=dtype), (4,), w, w, 1e-5)
+        assert [t.dtype for t in results] == [dtype, expected, expected]
+
+
+def test_batch_norm_takes_parameters_of_any_shape():
+    x = wick.arange(24.0).view(4, 3, 2).sin()
+    w, b = wick.tensor([1.0, 2.0, 3.0]), wick.tensor([0.5, -1.0, 0.0])
+    expected = wick.batch_norm(x, w, b, None, None, True, 0.1, 1e-5, False)
+    assert wick.equal(wick.batch_norm(x, w, b.view(1, 3), None, None, True, 0.1, 1e-5, False), expected)
+
+
+def test_rms_norm_of_too_few_dims():
+    with pytest.raises(ValueError, match="Input tensor must have at least 2 dimensions, but got 1"):
+        wick.nn.functional.rms_norm(wick.ones(3), (2, 3))

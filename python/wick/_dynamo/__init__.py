@@ -1,5 +1,8 @@
 """The names that PyTorch programs use of torch._dynamo; the thing itself is in the C core."""
 
+import functools
+
+from .. import _C
 from .._names import late as _late
 from ..compiler import (
     allow_in_graph,
@@ -10,15 +13,17 @@ from ..compiler import (
     register_backend,
     reset,
     set_stance,
+    substitute_in_graph,
 )
 from . import config, exc
 from .explain import ExplainOutput, explain
 from .marks import mark_dynamic, mark_static, mark_static_address, mark_unbacked, maybe_mark_dynamic
 
 __all__ = [
-    "ExplainOutput", "allow_in_graph", "assume_constant_result", "config", "disable", "exc", "explain", "forbid_in_graph",
-    "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
+    "ExplainOutput", "allow_in_graph", "assume_constant_result", "config", "disable", "error_on_graph_break", "exc",
+    "explain", "forbid_in_graph", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
     "maybe_mark_dynamic", "optimize", "register_backend", "reset", "run", "set_stance",
+    "substitute_in_graph",
 ]  # fmt: skip
 
 
@@ -35,7 +40,34 @@ def forbid_in_graph(fn):
     return fn
 
 
-def optimize(backend="wick", *, nopython=False, dynamic=None, **unused):
+class error_on_graph_break:  # noqa: N801  as PyTorch has it
+    """Whether a graph break is an error: inside of a `with` block, or while a decorated function runs, also in captured code.
+
+    It counts when something is captured. It is weaker than fullgraph=True: only the parts inside have to be without a break.
+
+        with error_on_graph_break(True):
+            compiled(x)
+    """
+
+    def __init__(self, error_on_graph_break):
+        self.error_on_graph_break = error_on_graph_break
+
+    def __enter__(self):
+        _C._push_break_error(self.error_on_graph_break)
+
+    def __exit__(self, kind, value, traceback):
+        _C._pop_break_error()
+
+    def __call__(self, function):
+        @functools.wraps(function)
+        def inside(*args, **kwargs):
+            with error_on_graph_break(self.error_on_graph_break):
+                return function(*args, **kwargs)
+
+        return inside
+
+
+def optimize(backend=None, *, nopython=False, dynamic=None, **unused):
     """The decorator form of compile()."""
     from ..compiler import compile
 

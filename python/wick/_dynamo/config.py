@@ -20,14 +20,18 @@ accumulated_recompile_limit = 256
 accumulated_cache_size_limit = 256
 
 
-def patch(changes=None, **named):
-    """A context manager, or decorator, in which settings have other values: patch(recompile_limit=1)."""
-    return _patch({**(changes or {}), **named})
+def patch_of(name):
+    """The function patch() of a module of settings."""
+
+    def patch(changes=None, **named):
+        """A context manager, or decorator, in which settings have other values: patch(recompile_limit=1)."""
+        return _patch(sys.modules[name], {**(changes or {}), **named})
+
+    return patch
 
 
 @contextlib.contextmanager
-def _patch(changes):
-    module = sys.modules[__name__]
+def _patch(module, changes):
     before = {name: getattr(module, name) for name in changes}
     try:
         for name, value in changes.items():
@@ -36,6 +40,9 @@ def _patch(changes):
     finally:
         for name, value in before.items():
             setattr(module, name, value)
+
+
+patch = patch_of(__name__)
 
 
 class _Settings(types.ModuleType):

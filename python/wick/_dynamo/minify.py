@@ -1,96 +1,20 @@
 """minify(): a program that fails when it is compiled, cut down to the smallest graph that shows it, as a file that runs.
 
 In: a function and its arguments. Out: a file with a module of a few operators, its inputs beside it, and what was found:
-the pass of the compiler behind which results differ, or that it is native code. A graph is cut in two ways: at the end,
-other values become its outputs; at the beginning, values in the middle become inputs. Both keep what fails.
+the pass of the compiler and the kernel that make results differ (blame.py). A graph is cut in two ways: at the end,
+other values become its outputs; at the beginning, values in the middle become inputs. Both keep what fails. Where only
+gradients fail the graph that computes them is cut, and where no graph fails the function itself (minify_function.py).
 Tests: tests/python/test_minify.py.
 """
 
-import contextlib
-import glob
 import os
 import re
-import tempfile
 
 import wick
 
-# ---- graphs and their inputs ----
-
-
-class Case:
-    """A GraphModule with inputs, which failed."""
-
-    def __init__(self, module, inputs):
-        self.module, self.inputs = module, inputs
-
-    @property
-    def operators(self):
-        return [node for node in self.module.graph.nodes if node.op.startswith("call_")]
-
-
-def _cases_of(function, args, kwargs):
-    """The graphs that a call of the function runs, each with what it is given: a second call, whose first one captures."""
-    cases = []
-
-    def recorder(module, examples):
-        def run(*inputs):
-            cases.append(Case(module, [_copy_of(value) for value in inputs]))
-            return module.forward(*inputs)
-
-        return run
-
-    compiled = wick.compile(function, backend=recorder, dynamic=False)
-    compiled(*wick.utils._pytree.tree_map(_copy_of, args), **wick.utils._pytree.tree_map(_copy_of, kwargs))
-    cases.clear()
-    compiled(*args, **kwargs)
-    return cases
-
-
-def _copy_of(value):
-    return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, wick.Tensor) else value
-
-
-def _run(function, inputs):
-    """(results, inputs as they are afterwards), always with the same random numbers."""
-    inputs = [_copy_of(value) for value in inputs]
-    wick.manual_seed(0)
-    return wick.utils._pytree.tree_leaves(function(*inputs)), inputs
-
-
-def _same(a, b, tolerance):
-    if not isinstance(a, wick.Tensor) or not isinstance(b, wick.Tensor):
-        return a == b
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if not tolerance or not a.dtype.is_floating_point:
-        return bool(((a == b) | ((a != a) & (b != b))).all())
-    return wick.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
-
-
-def _all_same(left, right, tolerance):
-    return all(
-        len(a) == len(b) and all(_same(x, y, tolerance) for x, y in zip(a, b, strict=True))
-        for a, b in zip(left, right, strict=True)
-    )
-
-
-def differs(tolerance=0):
-    """fails(module, inputs): compiled, with native code, it raises, or gives something else than node by node. tolerance:
-    the relative difference that is allowed."""
-
-    def fails(module, inputs):
-        try:
-            plain = _run(module.forward, inputs)
-        except Exception:
-            return False  # not the compiler's
-        try:
-            compiled = wick.compile(module.forward, options={"wait": True}, dynamic=False)
-            return not all(_all_same(plain, _run(compiled, inputs), tolerance) for _ in range(2))
-        except Exception:
-            return True
-
-    return fails
-
+from .blame import blame
+from .cases import Case, cases_of, copy_of, differs, of_gradients
+from .minify_function import minify_function
 
 # ---- cutting ----
 
@@ -104,14 +28,14 @@ class _Values(wick.fx.Interpreter):
 
     def run_node(self, node):
         value = super().run_node(node)
-        self.of[node] = _copy_of(value)
+        self.of[node] = copy_of(value)
         return value
 
 
 def _values_of(case):
     values = _Values(case.module)
     wick.manual_seed(0)
-    values.run(*[_copy_of(value) for value in case.inputs])
+    values.run(*[copy_of(value) for value in case.inputs])
     return values.of
 
 
@@ -156,7 +80,7 @@ def _rebuilt(case, values, outputs, cut):
         if node in needed and node not in made:
             made[node] = graph.node_copy(node, made.__getitem__)
     graph.output(tuple(made[node] for node in outputs))
-    return Case(wick.fx.GraphModule(case.module, graph), [_copy_of(values[node]) for node in inputs])
+    return Case(wick.fx.GraphModule(case.module, graph), [copy_of(values[node]) for node in inputs])
 
 
 class _Search:
@@ -227,43 +151,6 @@ class _Search:
         return self.case
 
 
-# ---- which pass ----
-
-
-def _stages(case):
-    """[(pass, text of the graph behind it)], the first "captured", of the graph that becomes native code."""
-    with tempfile.TemporaryDirectory() as folder:
-        before = os.environ.get("WICK_DEBUG_DIR")
-        os.environ["WICK_DEBUG_DIR"] = folder
-        try:
-            with wick.no_grad():
-                _run(wick.compile(case.module.forward, dynamic=False), case.inputs)
-        finally:
-            os.environ.pop("WICK_DEBUG_DIR")
-            if before is not None:
-                os.environ["WICK_DEBUG_DIR"] = before
-        files = []
-        for path in glob.glob(os.path.join(folder, "graph_*.txt")):
-            named = re.fullmatch(r"graph_\d+\.(\d+)\.(\w+)\.txt", os.path.basename(path))
-            if named:
-                files.append((int(named[1]), named[2], wick.compiler.load_graph(path)))
-        return [(name, graph) for _, name, graph in sorted(files, key=lambda file: file[0])]
-
-
-def guilty_pass(case, tolerance=0):
-    """The first pass of the compiler behind which the graph gives something else than node by node; "native code" where
-    all give the same; None: it cannot be told (the graph does not run outside of its program)."""
-    with wick.no_grad():
-        try:
-            plain = _run(case.module.forward, case.inputs)
-            for name, graph in _stages(case):
-                if not _all_same(plain, _run(graph, case.inputs), tolerance):
-                    return name
-        except Exception:
-            return None
-    return "native code"
-
-
 # ---- the file ----
 
 _FILE = '''"""{title}
@@ -303,7 +190,7 @@ def _indented(text):
     return "\n".join("    " + line if line.strip() else "" for line in text.strip("\n").split("\n"))
 
 
-def _write(case, path, title):
+def _write(case, path, title, found):
     constants = _constants_of(case.module)
     lines = [f'    {name} = INPUTS["constants"]["{name}"]\n' for name in constants]
     beside = os.path.splitext(path)[0] + ".pt"
@@ -315,6 +202,8 @@ def _write(case, path, title):
         constants="".join(lines),
         code=_indented(re.sub(r"(?m)^# To see more.*$", "", case.module.code).strip()),
     )
+    kernel = found.text_of_kernel() if found else ""
+    text += "".join(f"# {line}".rstrip() + "\n" for line in ("", *kernel.splitlines())) if kernel else ""
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
 
@@ -323,37 +212,53 @@ def _write(case, path, title):
 
 
 class Minified:
-    """case: the smallest graph and its inputs; operators: how many; guilty: the pass, "native code", or None; path."""
+    """path; case: the smallest graph and its inputs; operators: how many; blame: a Blame, or None; tried: how many cases were.
 
-    def __init__(self, case, guilty, path, tried):
-        self.case, self.guilty, self.path, self.tried = case, guilty, path, tried
-        self.operators = len(case.operators)
+    guilty: the pass, "native code", or None. case is None where it was the function that was cut: lines has how many of its
+    statements are left.
+    """
+
+    def __init__(self, path, case=None, blame=None, tried=0, lines=0):
+        self.path, self.case, self.blame, self.tried, self.lines = path, case, blame, tried, lines
+        self.operators = len(case.operators) if case else 0
+        self.guilty = blame.guilty if blame else None
 
     def __str__(self):
-        where = f", wrong behind {self.guilty}" if self.guilty else ""
-        return f"{self.path}: {self.operators} operators after {self.tried} tries{where}"
+        what = f"{self.operators} operators" if self.case else f"{self.lines} statements"
+        return f"{self.path}: {what} after {self.tried} tries" + (f", {self.blame}" if self.blame else "")
+
+
+def _failing(function, args, kwargs, wanted, with_gradients):
+    """The first graph of the function that fails; of those that compute gradients where no other does."""
+    cases = cases_of(function, args, kwargs)
+    found = next((case for case in cases if wanted(case.module, case.inputs)), None)
+    if found is None and with_gradients:
+        gradients = (part for case in cases for part in of_gradients(case))
+        found = next((case for case in gradients if wanted(case.module, case.inputs)), None)
+    return found
 
 
 def minify(function, *args, path="minified.py", fails=None, tolerance=0, **kwargs):
     """Calls function(*args, **kwargs) twice, and cuts the first of its graphs that fails to as few operators as still do.
 
-    fails: fails(module, inputs) -> bool, for a GraphModule; without it, that compiling raises or results differ from eager
-    ones (by more than `tolerance`, relative). path: of the file that is written, whose inputs stand beside it.
+    fails: fails(module, inputs) -> bool, for a GraphModule; without it, that compiling raises or that results or gradients
+    differ from eager ones (by more than `tolerance`, relative); where they do and no graph is to blame, the function itself
+    is cut to as few statements as still differ. path: of the file that is written, whose inputs stand beside it.
     Gives a Minified, or None where nothing fails.
 
         print(minify(step, x, y))                                                       # wrong when it is compiled
         minify(step, x, fails=lambda module, inputs: module(*inputs)[0].isnan().any())  # where a NaN comes from
     """
     wanted = fails or differs(tolerance)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(wick.random.fork_rng())
-        for case in _cases_of(function, args, kwargs):
-            if not wanted(case.module, case.inputs):
-                continue
-            search = _Search(case, wanted)
-            smallest = search.run()
-            guilty = None if fails else guilty_pass(smallest, tolerance)
-            kind = "fails as asked for" if fails else f"differs when it is compiled: {guilty or 'where is not known'}"
-            _write(smallest, path, f"What a program was cut down to. It {kind}.")
-            return Minified(smallest, guilty, path, search.tried)
-    return None
+    with wick.random.fork_rng():
+        if fails is None and (cut := minify_function(function, args, kwargs, path, tolerance)):
+            return Minified(path, tried=cut.tried, lines=cut.statements)
+        case = _failing(function, args, kwargs, wanted, fails is None)
+        if case is None:
+            return None
+        search = _Search(case, wanted)
+        smallest = search.run()
+        found = None if fails else blame(smallest, tolerance)
+        kind = "fails as asked for" if fails else f"differs when it is compiled: {found or 'where is not known'}"
+        _write(smallest, path, f"What a program was cut down to. It {kind}.", found)
+        return Minified(path, smallest, found, search.tried)

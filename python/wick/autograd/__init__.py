@@ -142,6 +142,17 @@ class Variable(metaclass=_VariableMeta):
         return data.detach().requires_grad_(requires_grad)
 
 
+class _Engine:
+    """PyTorch's name for what runs backward passes."""
+
+    def queue_callback(self, callback):
+        """callback() is called when the backward pass that runs has ended."""
+        _C._queue_callback(callback)
+
+
+Variable._execution_engine = _Engine()
+
+
 def __getattr__(name):
     import importlib
 

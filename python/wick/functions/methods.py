@@ -141,6 +141,8 @@ def resize_as(self, tensor):
 
 def set_(self, source=None, storage_offset=0, size=None, stride=None):
     """The tensor looks at other memory from now on: a tensor's, or a storage's with these sizes and strides."""
+    if self.layout is not _C.strided:
+        raise NotImplementedError("Could not run 'aten::set_' with arguments from the 'SparseCPU' backend.")
     if source is None:
         self.data = self.new_empty(0)
         return self
@@ -167,5 +169,7 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
 
 
 def storage_type(self):
-    """The class of the tensor's storage."""
-    return type(self.untyped_storage())
+    """The class of old of the tensor's storage: torch.FloatStorage."""
+    from .. import storage
+
+    return getattr(storage, storage._LEGACY_NAMES[self.dtype])

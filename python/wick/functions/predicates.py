@@ -44,7 +44,9 @@ def is_distributed(input):
 
 def is_storage(obj, /):
     """Whether it is a storage."""
-    return isinstance(obj, _C.UntypedStorage)
+    from ..storage import TypedStorage
+
+    return isinstance(obj, (_C.UntypedStorage, TypedStorage))
 
 
 def is_vulkan_available():

@@ -29,8 +29,10 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
         return written(_C.linalg_vector_norm(a, 2, [rows, columns], keepdim), out)
     if ord == "nuc" or ord in (2, -2):
         values = _factors.svdvals(a.movedim((rows, columns), (-2, -1)))
-        empty = ord == 2 and not values.size(-1)  # the largest of none is 0
-        result = values.sum(-1) if ord == "nuc" or empty else values.amax(-1) if ord == 2 else values.amin(-1)
+        if ord == 2 and not values.size(-1):  # the largest of none is 0, whatever it is made of
+            result = values.detach().sum(-1)
+        else:
+            result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
         for d in sorted((rows, columns)) if keepdim else ():
             result = result.unsqueeze(d)
         return written(result, out)
@@ -40,7 +42,7 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
     sums = _C.linalg_vector_norm(a, 1, [first], keepdim)
     at = second if keepdim or second < first else second - 1
     if ord > 0 and not sums.size(at):  # the largest of none is 0
-        return written(sums.sum(at, keepdim), out)
+        return written(sums.detach().sum(at, keepdim), out)
     return written(sums.amax(at, keepdim) if ord > 0 else sums.amin(at, keepdim), out)
 
 
@@ -57,18 +59,22 @@ def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):  # noqa
     if ord is not None and ((dim is not None and len(dim) == 2) or (dim is None and A.dim() == 2)):
         return matrix_norm(A, ord, dim or (0, 1), keepdim, dtype=dtype, out=out)
     if isinstance(ord, str):
-        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+        return matrix_norm(A, ord, dim or (-2, -1), keepdim, dtype=dtype, out=out)
     return written(_C.linalg_vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype), out)
 
 
 def cond(A, p=None, *, out=None):  # noqa: N803
     """How much larger a relative error can get in a solution: |A| |A^-1|."""
     if A.dim() < 2:
-        raise RuntimeError("linalg.cond: The input tensor A must have at least 2 dimensions.")
+        raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
+    if not A.numel() and not isinstance(p, str):
+        return written(A.real.new_zeros(A.shape[:-2]), out)
     if p is None or p in (2, -2):
         values = _factors.svdvals(A)
         return written(values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1], out)
-    check_square(A, "linalg.cond")
+    check_square(A, f"linalg.cond(ord={p})")
+    if not isinstance(p, str) and abs(p) not in (1, math.inf):
+        raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
     inverse, info = _factors.inv_ex(A)
     result = matrix_norm(A, p) * matrix_norm(inverse, p)
     return written(_C.where(info == 0, result, math.inf), out)
@@ -96,10 +102,13 @@ def _C_broadcast(a, b):  # noqa: N802
 def vecdot(x, y, *, dim=-1, out=None):
     """Sums of products along a dim."""
     if x.dtype != y.dtype:
-        raise RuntimeError("linalg.vecdot: Expected vectors of same dtype")
+        raise RuntimeError(
+            f"linalg.vecdot: Expected x and y to have the same dtype, but found x of type {_factors.legacy(x)} and y of type "
+            f"{_factors.legacy(y)} instead"
+        )
     a, b = _C_broadcast(x, y)
     (d,) = _wrapped((dim,), max(a.dim(), 1))
-    rows, columns = a.movedim(d, -1).unsqueeze(-2), b.movedim(d, -1).unsqueeze(-1)
+    rows, columns = a.conj().movedim(d, -1).unsqueeze(-2), b.movedim(d, -1).unsqueeze(-1)
     return written((rows @ columns).squeeze(-1).squeeze(-1), out)
 
 
@@ -121,28 +130,16 @@ def matrix_power(A, n, *, out=None):  # noqa: N803
 
 
 def matrix_exp(A):  # noqa: N803
-    """1 + A + A^2 / 2 + ...: by Taylor's sum of a part A / 2^s, squared s times."""
+    """1 + A + A^2 / 2 + ..."""
     check_square(A, "linalg.matrix_exp")
     check_floats(A, "linalg.matrix_exp", False)
-    if A.numel() == 0:
-        return A.clone()
-    eye = _C.eye(A.size(-1), dtype=_C.float64, device=A.device)
-    wide = A.to(_C.float64)
-    size = _C._level_plain(wide.detach().abs().sum(-1)).amax().item()
-    s = max(0, math.ceil(math.log2(size / 0.5))) if math.isfinite(size) and size > 0.5 else 0
-    part = wide / 2**s
-    result = eye + part / 18
-    for k in range(17, 0, -1):
-        result = eye + part @ result / k
-    for _ in range(s):
-        result = result @ result
-    return result.to(A.dtype)
+    return _C.linalg_matrix_exp(A)
 
 
 def tensorinv(A, ind=2, *, out=None):  # noqa: N803
     """The inverse of A as a map from its last dims to its first `ind`."""
     if ind <= 0:
-        raise RuntimeError("Expected a strictly positive integer for 'ind'")
+        raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
     first, last = A.shape[:ind], A.shape[ind:]
     if math.prod(first) != math.prod(last):
         raise RuntimeError(
@@ -150,8 +147,7 @@ def tensorinv(A, ind=2, *, out=None):  # noqa: N803
             f"{math.prod(last)} != {math.prod(first)}"
         )
     inverse, info = _factors.inv_ex(A.reshape(math.prod(first), -1))
-    if bool((_C._level_plain(info) != 0).any()):
-        raise _factors.LinAlgError("linalg.tensorinv: failed to invert the input tensor, because it is singular.")
+    _factors.check_info(info, "inv", _factors._SINGULAR)
     return written(inverse.reshape(*last, *first), out)
 
 

@@ -34,7 +34,7 @@ def rebuild_storage(descriptor, size):
 
 def rebuild_typed_storage(storage, dtype):
     """The same as elements of a dtype."""
-    return TypedStorage(storage, dtype)
+    return TypedStorage(wrap_storage=storage, dtype=dtype)
 
 
 def rebuild_tensor(cls, storage, metadata):

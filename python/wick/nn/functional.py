@@ -389,6 +389,10 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
         input = input.contiguous()
         with _C.no_grad():
             _C.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+    if sparse and weight.requires_grad and _C.is_grad_enabled():
+        from ..sparse._embedding import embedding as with_sparse_gradient
+
+        return with_sparse_gradient(weight, input, padding_idx, scale_grad_by_freq)
     return _C.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
@@ -697,6 +701,22 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
             reduction=reduction,
         )
     return _C.nll_loss_nd(input, target, weight, _reduction(size_average, reduce, reduction), ignore_index)
+
+
+def linear_cross_entropy(
+    input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean", ignore_index=None,
+    label_smoothing=0.0, options=None,
+):  # fmt: skip
+    """cross_entropy of input (N, D) times linear_weight (C, ..., D): target (N, ...) of classes or (N, C, ...)."""
+    lead = tuple(linear_weight.shape[:-1])
+    bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = _C.linear(input, linear_weight.reshape(-1, linear_weight.shape[-1]), bias)
+    if len(lead) > 1:
+        logits = logits.reshape(*logits.shape[:-1], *lead)
+    return cross_entropy(
+        logits, target, weight, ignore_index=-100 if ignore_index is None else ignore_index, reduction=reduction,
+        label_smoothing=label_smoothing,
+    )  # fmt: skip
 
 
 def cross_entropy(

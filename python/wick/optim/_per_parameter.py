@@ -29,6 +29,7 @@ def zeros(p):
 class PerParameter(Optimizer):
     """See above."""
 
+    takes_sparse = False  # gradients
     decays_gradient = True  # weight_decay is added to the gradient here
 
     def __init__(self, params, lr, **defaults):
@@ -67,10 +68,14 @@ class PerParameter(Optimizer):
         return loss
 
     def _step_one(self, p, group):
+        if p.grad.is_sparse and not self.takes_sparse:
+            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
         state = self._state_of(p, group)
         g = -p.grad if group.get("maximize") else p.grad
         state["step"] += 1
         decay = group.get("weight_decay", 0)
+        if decay and p.grad.is_sparse:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         if decay and group.get("decoupled_weight_decay"):
             p.mul_(1 - number(group["lr"]) * decay)
         elif decay and self.decays_gradient:

@@ -10,6 +10,8 @@ __all__ = ["Adagrad"]
 class Adagrad(PerParameter):
     """p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps), s the sum of squared gradients (Duchi et al., 2011)."""
 
+    takes_sparse = True
+
     def __init__(
         self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, foreach=None, *,
         maximize=False, differentiable=False, fused=None,
@@ -36,6 +38,22 @@ class Adagrad(PerParameter):
             state["sum"].share_memory_()
 
     def _update(self, p, g, state, group, t):
+        if g.is_sparse:
+            self._update_sparse(p, g.coalesce(), state, group, t)
+            return
         rate = number(group["lr"]) / (1 + (t - 1) * group["lr_decay"])
         state["sum"].addcmul_(g, g, value=1)
         p.addcdiv_(g, state["sum"].sqrt().add_(group["eps"]), value=-rate)
+
+    def _update_sparse(self, p, g, state, group, t):
+        """The same where the gradient has elements."""
+        rate, values = number(group["lr"]) / (1 + (t - 1) * group["lr_decay"]), g._values()
+
+        def at_places(values):
+            from ..sparse import sparse_coo_tensor
+
+            return sparse_coo_tensor(g._indices(), values, g.shape)
+
+        state["sum"].add_(at_places(values.square()))
+        root = state["sum"].sparse_mask(g)._values().sqrt() + group["eps"]
+        p.add_(at_places(values / root), alpha=-rate)

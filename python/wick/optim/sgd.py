@@ -107,6 +107,16 @@ def sgd(
         "grad_scale": grad_scale,
         "found_inf": found_inf,
     }
+    if any(g.is_sparse for g in d_p_list):
+        for i, g in enumerate(d_p_list):
+            if g.is_sparse:
+                momentum_buffer_list[i] = _sparse_step(params[i], g, momentum_buffer_list[i], options)
+        places = [i for i, g in enumerate(d_p_list) if not g.is_sparse]
+        lists = [[tensors[i] for i in places] for tensors in (params, d_p_list, momentum_buffer_list)]
+        sgd(*lists, **{k: v for k, v in options.items() if k not in ("grad_scale", "found_inf")})
+        for i, buffer in zip(places, lists[2], strict=True):
+            momentum_buffer_list[i] = buffer
+        return
     if momentum == 0:
         if params:
             _C._fused_sgd_(params, d_p_list, [], is_first_step=False, **options)
@@ -119,3 +129,16 @@ def sgd(
         if places:
             lists = [[tensors[i] for i in places] for tensors in (params, d_p_list, momentum_buffer_list)]
             _C._fused_sgd_(*lists, is_first_step=first, **options)
+
+
+def _sparse_step(p, g, buffer, options):
+    """One parameter's step by a sparse gradient; gives the momentum buffer."""
+    momentum = options["momentum"]
+    g = -g if options["maximize"] else g
+    if options["weight_decay"]:
+        g = g.add(p, alpha=options["weight_decay"])
+    if momentum:
+        buffer = g.clone() if buffer is None else (buffer * momentum).add(g, alpha=1 - options["dampening"])
+        g = g.add(buffer, alpha=momentum) if options["nesterov"] else buffer
+    p.add_(g, alpha=-options["lr"])
+    return buffer

@@ -12,7 +12,10 @@ unpickler.py reads pickles without running anything, trusted.py with weights_onl
 from .. import _C
 from .._names import getter as _getter
 
-__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
+__all__ = [
+    "add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "safe_globals",
+    "save",
+]  # fmt: skip
 
 FORMAT_VERSION = 3
 
@@ -329,7 +332,7 @@ class _Storages:
             size = count * (1 if kind.dtype is None else kind.dtype.itemsize)
             self._loaded[name] = self._placed(f"data/{name}", size, location)
         storage = self._loaded[name]
-        return storage if kind.dtype is None else TypedStorage(storage, kind.dtype)
+        return storage if kind.dtype is None else TypedStorage(wrap_storage=storage, dtype=kind.dtype)
 
     def _read(self, record, size):
         if self._mapped:
@@ -456,6 +459,22 @@ def _rebuild_from_type_v2(function, new_type, arguments, state):
     return tensor
 
 
+def _rebuild_sparse_tensor(layout, data):
+    from ..sparse import _rebuild
+
+    return _rebuild(layout, data)
+
+
+def _get_layout(name):
+    """ "torch.sparse_coo" as a layout."""
+    from pickle import UnpicklingError
+
+    layout = getattr(_C, name.removeprefix("torch."), None)
+    if type(layout) is not type(_C.strided):
+        raise UnpicklingError(f"{name} is no layout")
+    return layout
+
+
 def _set_tensor_state(tensor, state):
     if isinstance(state, dict):
         tensor.__dict__.update(state)
@@ -479,6 +498,8 @@ def _globals():
         ("torch._utils", "_rebuild_tensor_v2"): function(_rebuild_tensor_v2),
         ("torch._utils", "_rebuild_tensor_v3"): function(_rebuild_tensor_v3),
         ("torch._utils", "_rebuild_meta_tensor_no_storage"): function(_rebuild_meta_tensor_no_storage),
+        ("torch._utils", "_rebuild_sparse_tensor"): function(_rebuild_sparse_tensor),
+        ("torch.serialization", "_get_layout"): function(_get_layout),
         ("torch._utils", "_rebuild_parameter"): function(_rebuild_parameter),
         ("torch._utils", "_rebuild_parameter_with_state"): function(_rebuild_parameter_with_state),
         ("torch._tensor", "_rebuild_from_type_v2"): function(_rebuild_from_type_v2),
@@ -515,6 +536,50 @@ def _find_global(module, name):
         f"`torch.serialization.add_safe_globals([{full}])` or the `torch.serialization.safe_globals([{full}])` context "
         "manager to allowlist this global if you trust this class/function."
     )
+
+
+def _names_in(stream):
+    """(module, name) of each global that a pickle names, in order."""
+    import pickletools
+
+    found, texts = [], []
+    for opcode, argument, _at in pickletools.genops(stream):
+        if opcode.name == "GLOBAL":
+            found.append(tuple(argument.split(" ", 1)))
+        elif opcode.name == "STACK_GLOBAL" and len(texts) > 1:
+            found.append((texts[-2], texts[-1]))
+        if isinstance(argument, str) and opcode.name != "GLOBAL":
+            texts.append(argument)
+    return found
+
+
+def get_unsafe_globals_in_checkpoint(f):
+    """What a file of torch.save names that load(weights_only=True) would refuse: ["module.name", ...].
+
+    wick.serialization.get_unsafe_globals_in_checkpoint("state.pt")
+    """
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(f) as archive:
+            name = next(n for n in archive.namelist() if n.endswith("/data.pkl"))
+            names = _names_in(archive.read(name))
+    except zipfile.BadZipFile:
+        raise ValueError(
+            "Expected input to be a checkpoint returned by torch.save but got a torchscript checkpoint or a legacy file"
+        ) from None
+    from .unpickler import PLAIN_GLOBALS as known
+
+    unsafe = []
+    for module, name in names:
+        if (module, name) in known:
+            continue
+        try:
+            _find_global(module, name)
+        except Exception:
+            if f"{module}.{name}" not in unsafe:
+                unsafe.append(f"{module}.{name}")
+    return unsafe
 
 
 def _find_trusted(module, name):

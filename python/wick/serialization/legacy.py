@@ -58,7 +58,7 @@ class _Storages:
         if view and view[0] is not None:
             _, offset, size = view[0]
             storage = storage[offset * kind.item_size : (offset + size) * kind.item_size]
-        return storage if kind.dtype is None else TypedStorage(storage, kind.dtype)
+        return storage if kind.dtype is None else TypedStorage(wrap_storage=storage, dtype=kind.dtype)
 
     def fill(self, names, source):
         """Reads the bytes of the named storages."""

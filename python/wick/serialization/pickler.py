@@ -60,6 +60,10 @@ class _Pickler(pickle._Pickler):
         if tensor.device.type == "meta":
             arguments = (tensor.dtype, tuple(tensor.size()), tensor.stride(), tensor.requires_grad)
             return self._named("torch._utils", "_rebuild_meta_tensor_no_storage"), arguments
+        if tensor.layout is not _C.strided:
+            from ..sparse import reduced
+
+            return self._named("torch._utils", "_rebuild_sparse_tensor"), reduced(tensor)
         layout = (tensor.storage_offset(), tuple(tensor.size()), tensor.stride())
         rest = (tensor.requires_grad, OrderedDict())
         if dtype in _STORAGE_NAMES:
@@ -108,6 +112,13 @@ class _Pickler(pickle._Pickler):
         self._write_global(dtype, "torch", str(dtype).rpartition(".")[2])
 
     dispatch[_C.dtype] = save_dtype
+
+    def save_layout(self, layout):
+        """Writes a layout: PyTorch's function and the name."""
+        name = str(layout).rpartition(".")[2]
+        self.save_reduce(self._named("torch.serialization", "_get_layout"), (f"torch.{name}",), obj=layout)
+
+    dispatch[type(_C.strided)] = save_layout
 
     def _write_global(self, obj, module, name):
         if self.proto >= 4:

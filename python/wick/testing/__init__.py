@@ -2,8 +2,9 @@
 
 from .. import _C
 from .._names import getter as _getter
+from ._file_check import FileCheck
 
-__all__ = ["assert_allclose", "assert_close", "make_tensor"]
+__all__ = ["FileCheck", "assert_allclose", "assert_close", "make_tensor"]
 
 _TOLERANCES = {
     _C.float16: (1e-3, 1e-5), _C.bfloat16: (1.6e-2, 1e-5), _C.float32: (1.3e-6, 1e-5), _C.float64: (1e-7, 1e-7),

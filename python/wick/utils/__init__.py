@@ -4,7 +4,7 @@ from .._names import late as _late
 
 _PARTS = (
     "_pytree", "_python_dispatch", "checkpoint", "collect_env", "cpp_extension", "deterministic", "flop_counter",
-    "data", "dlpack", "hooks", "mobile_optimizer", "model_zoo", "tensorboard",
+    "data", "dlpack", "hooks", "mobile_optimizer", "model_zoo", "tensorboard", "throughput_benchmark",
 )  # fmt: skip
 
-__getattr__ = _late(__name__, _PARTS, {"set_module": "_set_module"})
+__getattr__ = _late(__name__, _PARTS, {"set_module": "_set_module", "ThroughputBenchmark": "throughput_benchmark"})

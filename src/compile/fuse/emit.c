@@ -199,7 +199,7 @@ static wk_status make_kernel(wk__emitter *e, wk__kernels *kernels, wk__shape_env
     wk__shape_env_release(env);
     return status;
   }
-  f->kernel = wk__kernel_get(e->nest, env, f, e->numbers, e->number_count);
+  f->kernel = wk__kernel_get(e->nest, env, f, e->numbers, e->number_count, kernels->limits.native != WK__UNLIMITED);
   return f->kernel ? call_kernel(e, f, out_node) : wk_error_category();
 }
 

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "codegen/test_switches.h"
+
 /* ==================================================== the cache ================================================== */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* the cache, references, kernels' batches */
@@ -99,11 +101,27 @@ static wk__kernel *enter(wk__kernel *k) {
   return k;
 }
 
+#ifdef WICK_TESTS
+static void make_mistake(wk__nest *nest) {
+  wk__string text = {0};
+  if (!*wk__mistakes_made.kernel) return;
+  wk__nest_print(&text, nest);
+  bool wanted = text.text && strstr(text.text, wk__mistakes_made.kernel);
+  wk__string_release(&text);
+  for (int64_t v = 1; wanted && v < nest->instr_count; v++)
+    if (nest->instrs[v].op == WK__LOOP_add) nest->instrs[v].op = WK__LOOP_sub;
+}
+#endif
+
 wk__kernel *wk__kernel_get(wk__nest *steal_nest, wk__shape_env *steal_env, const wk__fused *fused,
-                           const wk_int *numbers, int64_t count) {
+                           const wk_int *numbers, int64_t count, bool alone) {
+#ifdef WICK_TESTS
+  make_mistake(steal_nest);
+#endif
   wk__kernel *made = create(wk__device_types[fused->device.type], steal_nest, steal_env);
   if (!made) return NULL;
   made->modes = modes_of(made, fused, numbers, count);
+  if (alone) return made;
   wk__kernel *known = share(made, made->modes);
   if (!known) return enter(made);
   destroy(made);
@@ -160,7 +178,7 @@ static int by_time(const void *a, const void *b) {
 static int collect(const wk__kernels *kernels, const wk__device_type *device, wk__code_source *sources,
                    improved *batch) {
   int count = 0;
-  for (int64_t i = 0; i < kernels->count; i++) {
+  for (int64_t i = 0; i < wk__min(kernels->count, kernels->limits.native); i++) {
     wk__fused *f = kernels->items[i];
     if (!f->kernel || f->kernel->batch || f->kernel->device != device) continue;
     f->kernel->batch = batch;
@@ -242,10 +260,10 @@ static void recall(const wk__kernels *kernels, const wk__device_type *device, wk
   if (empty) release_batch(batch);
 }
 
-static void recall_body(wk__multi_tensor_body *body) {
-  const wk__code_source source = {.nest = body->nest, .name = body->name, .code = body->code};
+static void recall_kept(wk__kept_code *kept) {
+  const wk__code_source source = {.nest = kept->nest, .name = kept->name, .code = kept->code};
   bool found = false;
-  if (!body->improved && body->device->recall_code) body->improved = body->device->recall_code(&source, 1, &found);
+  if (!kept->improved && kept->device->recall_code) kept->improved = kept->device->recall_code(&source, 1, &found);
 }
 
 void wk__kernels_recall(const wk__kernels *kernels) {
@@ -255,32 +273,56 @@ void wk__kernels_recall(const wk__kernels *kernels) {
   for (int type = 0; type < WK_DEVICE_TYPE_COUNT && sources && found; type++)
     if (wk__device_types[type] && wk__device_types[type]->recall_code)
       recall(kernels, wk__device_types[type], sources, found);
-  for (int i = 0; i < kernels->body_count; i++) recall_body(kernels->bodies[i]);
+  for (int i = 0; i < kernels->kept_count; i++) recall_kept(kernels->kept[i]);
   pthread_mutex_unlock(&submit_lock);
   wk__free(sources);
   wk__free(found);
 }
 
-/* A batch of its own, which other programs find in the cache. It stays as long as the body. It goes over all
- * parameters, so it comes first. */
-static void submit_body(wk__multi_tensor_body *body, int64_t step_nanoseconds) {
+/* A batch of its own, which other programs find in the cache. It stays as long as the code that is kept. That goes over
+ * all parameters, or all scores, so it comes first. */
+static void submit_kept(wk__kept_code *kept, int64_t step_nanoseconds) {
   const wk__code_source source = {
-      .nest = body->nest, .name = body->name, .code = body->code, .nanoseconds = step_nanoseconds};
-  if (body->improved || !body->device->improve) return;
-  body->improved = body->device->improve(&source, 1);
-  if (!body->improved) wk_error_clear();
+      .nest = kept->nest, .name = kept->name, .code = kept->code, .nanoseconds = step_nanoseconds};
+  if (kept->improved || !kept->device->improve) return;
+  kept->improved = kept->device->improve(&source, 1);
+  if (!kept->improved) wk_error_clear();
 }
 
-wk_status wk__kernels_find_bodies(wk__kernels *kernels, const wk__graph *graph) {
+static void release_kept(wk__kept_code *kept) {
+  if (kept->release) kept->release(kept);
+}
+
+/* Equal layers have the same ones. */
+static void add_kept(wk__kernels *kernels, wk__kept_code *kept) {
+  int same = 0;
+  while (same < kernels->kept_count && kernels->kept[same] != kept) same++;
+  if (same == WK_COUNT(kernels->kept) || same < kernels->kept_count)
+    release_kept(kept);
+  else
+    kernels->kept[kernels->kept_count++] = kept;
+}
+
+static int kept_codes_of(const wk_op *op, const wk_value *args, wk__kept_code **out, int most) {
+  if (!op->has_kernel) return wk__multi_tensor_bodies(op, args, out, most);
+  const wk__device_type *device = NULL;
+  WK__EACH_TENSOR(tensor, args, op->schema.parameter_count) {
+    if (!device) device = wk__device_types[tensor->device.type];
+  }
+  return device && device->kept_codes ? device->kept_codes(op, args, out, most) : 0;
+}
+
+wk_status wk__kernels_find_kept(wk__kernels *kernels, const wk__graph *graph) {
   for (const wk__graph_node *n = graph->first; n; n = n->next) {
     wk_value args[WK__MAX_ARGS];
-    int room = (int)WK_COUNT(kernels->bodies) - kernels->body_count;
-    if (n->kind != WK__GRAPH_CALL || !(n->op->tags & WK__TAG_MUTATES)) continue;
+    wk__kept_code *found[WK_COUNT(kernels->kept)];
+    if (n->kind != WK__GRAPH_CALL || !(n->op->has_kernel || n->op->tags & WK__TAG_MUTATES)) continue;
     wk_tensor **space = wk__alloc((size_t)(wk__graph_listed(n->op, n->args) + 1) * sizeof *space);
     if (!space) return WK_OUT_OF_MEMORY;
     wk__graph_describe_args(n->op, n->args, args, space);
-    kernels->body_count += wk__multi_tensor_bodies(n->op, args, kernels->bodies + kernels->body_count, room);
+    int count = kept_codes_of(n->op, args, found, (int)WK_COUNT(found));
     wk__free(space);
+    for (int i = 0; i < count; i++) add_kept(kernels, found[i]);
   }
   return WK_OK;
 }
@@ -292,7 +334,8 @@ void wk__kernels_submit(const wk__kernels *kernels, int64_t step_nanoseconds) {
   for (int type = 0; type < WK_DEVICE_TYPE_COUNT && sources; type++)
     if (wk__device_types[type] && wk__device_types[type]->improve)
       submit(kernels, wk__device_types[type], sources, step_nanoseconds);
-  for (int i = 0; i < kernels->body_count; i++) submit_body(kernels->bodies[i], step_nanoseconds);
+  for (int i = 0; i < kernels->kept_count && kernels->limits.native == WK__UNLIMITED; i++)
+    submit_kept(kernels->kept[i], step_nanoseconds);
   pthread_mutex_unlock(&submit_lock);
   wk__free(sources);
 }
@@ -308,8 +351,7 @@ bool wk__kernels_wait(const wk__kernels *kernels) {
     const wk__kernel *k = kernels->items[i]->kernel;
     if (k) all &= is_ready(k->device, k->batch ? k->batch->group : NULL);
   }
-  for (int i = 0; i < kernels->body_count; i++)
-    all &= is_ready(kernels->bodies[i]->device, kernels->bodies[i]->improved);
+  for (int i = 0; i < kernels->kept_count; i++) all &= is_ready(kernels->kept[i]->device, kernels->kept[i]->improved);
   pthread_mutex_unlock(&submit_lock);
   return all;
 }
@@ -516,6 +558,7 @@ void wk__kernels_release(wk__kernels *kernels) {
     wk__free(kernels->items[i]->stacks);
     wk__free(kernels->items[i]);
   }
+  for (int i = 0; i < kernels->kept_count; i++) release_kept(kernels->kept[i]);
   wk__free(kernels->items);
   wk__free(kernels);
 }

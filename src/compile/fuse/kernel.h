@@ -99,23 +99,25 @@ struct wk__fused {
 
 /* The kernel of a nest, new or shared, for launches of the fused operator with these numbers: a function for the other
  * mode would be half of what the C compiler does. Where numbers are symbolic, or NULL, launches may go in any mode; one
- * that goes otherwise than is said here stays with tier 0. Takes nest and env over, on failure too. */
+ * that goes otherwise than is said here stays with tier 0. alone: it is not shared, so that whether it has native code
+ * depends on nothing else. Takes nest and env over, on failure too. */
 wk__kernel *wk__kernel_get(wk__nest *steal_nest, wk__shape_env *steal_env, const wk__fused *fused,
-                           const wk_int *numbers, int64_t count) WK_MUST_USE;
+                           const wk_int *numbers, int64_t count, bool alone) WK_MUST_USE;
 
 struct wk__kernels {
-  wk__choices choices; /* that they are made with */
+  wk__choices choices; /* that they are made with, */
+  wk__limits limits;   /* and as far as */
   wk__fused **items;   /* owned */
   int64_t count, capacity;
-  wk__multi_tensor_body *bodies[8]; /* of the optimizers that the graph calls: they get native code, too */
-  int body_count;
+  wk__kept_code *kept[16]; /* of the rows that the graph calls: they get native code, too */
+  int kept_count;
 };
 
 /* Adds one without buffers; output_count decides its schema. name: NULL: the next number's. */
 wk__fused *wk__kernels_add(wk__kernels *kernels, const char *name, int output_count) WK_MUST_USE;
 
-/* Finds the graph's optimizers. */
-WK_MUST_USE wk_status wk__kernels_find_bodies(wk__kernels *kernels, const wk__graph *graph);
+/* Finds the codes that rows which the graph calls keep. */
+WK_MUST_USE wk_status wk__kernels_find_kept(wk__kernels *kernels, const wk__graph *graph);
 
 /* text.c: the definition. */
 void wk__fused_print(const wk_op *op, wk__string *out, bool with_sources);

@@ -559,7 +559,7 @@ static wk_status emit_after(scheduler *s, int32_t u, wk__graph_node **now, writt
     for (uint64_t left = bits[w]; left; left &= left - 1)
       WK_TRY(emit_after(s, window_of(u) + (int32_t)(w * 64) + __builtin_ctzll(left), now, list, count, done));
   s->inside_cluster = s->inside_other = u;
-  if (is_plain_cat(s->clusters[u].group)) return WK_OK;
+  if (is_plain_cat(s->clusters[u].group) || s->kernels->count >= s->kernels->limits.kernels) return WK_OK;
   wk_status status = wk__emit_group(s->graph, s->clusters[u].group, is_wanted, s, s->kernels, now, &node);
   if (status == WK_UNSUPPORTED) return WK_OK; /* its nodes stay */
   if (status != WK_OK || !node) return status;

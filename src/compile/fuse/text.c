@@ -474,7 +474,7 @@ static wk_status read_nest(reader *r, wk__kernel **out) {
     wk__shape_env_release(env);
     return status;
   }
-  *out = wk__kernel_get(nest, env, r->f, NULL, 0);
+  *out = wk__kernel_get(nest, env, r->f, NULL, 0, false);
   return *out ? WK_OK : wk_error_category();
 }
 
@@ -582,6 +582,7 @@ wk_status wk__load_graph(const char *text, wk_tensor *const *constants, int cons
   *out_graph = NULL;
   *out_kernels = NULL;
   if (!kernels) return WK_OUT_OF_MEMORY;
+  kernels->limits = wk__no_limits;
   wk_status status = wk__graph_parse_with(text, constants, constant_count, &definer, out_graph);
   if (status == WK_OK) status = check_calls(*out_graph);
   if (status == WK_OK) status = wk__graph_freeze(*out_graph);

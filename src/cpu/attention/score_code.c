@@ -4,27 +4,30 @@
 #include <pthread.h>
 
 #include "autograd/body.h"
+#include "cpu/cpu.h"
+#include "cpu/native/native.h"
 
 enum { SCORE_CODES = 64 }; /* held; a new one takes the place of the one with the same number */
 
 struct wk__score_code {
+  wk__kept_code is;   /* first: callers have a pointer to it. Owns nest, code and what improved them */
   int64_t references; /* under the lock */
   uint64_t hash;
   char *text;
-  wk__nest *nest;
   wk__shape_env *env; /* owns compound expressions of the nest */
-  wk__program *program;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wk__score_code *held[SCORE_CODES];
 
-const wk__program *wk__score_program(const wk__score_code *code) { return code->program; }
+const wk__program *wk__score_program(const wk__score_code *code) { return wk__program_of(code->is.code); }
+wk__kept_code *wk__score_kept(wk__score_code *code) { return &code->is; }
 
 static void destroy(wk__score_code *code) {
   if (!code) return;
-  wk__program_release(code->program);
-  wk__nest_release(code->nest);
+  if (code->is.improved) wk__native_group_release(code->is.improved);
+  wk__program_release(wk__program_of(code->is.code));
+  wk__nest_release(code->is.nest);
   wk__shape_env_release(code->env);
   wk__free(code->text);
   wk__free(code);
@@ -39,6 +42,8 @@ void wk__score_code_release(wk__score_code *code) {
   pthread_mutex_unlock(&lock);
   destroy(last);
 }
+
+static void release_kept(wk__kept_code *kept) { wk__score_code_release((wk__score_code *)kept); }
 
 /* ---- what a nest may do ---- */
 
@@ -127,10 +132,11 @@ static wk_status check(const wk__nest *nest, wk_dtype scores, wk_tensor *const *
 
 static wk_status build(wk__score_code *code) {
   wk__shape_env *outer = wk__shape_env_set_current(code->env);
-  code->nest = wk__nest_parse(code->text);
-  wk_status status = code->nest ? check_loops(code->nest) : wk_error_category();
-  if (status == WK_OK && !(code->program = wk__program_create(code->nest))) status = wk_error_category();
-  if (status == WK_OK) status = wk__program_check(code->program);
+  wk__kept_code *is = &code->is;
+  is->nest = wk__nest_parse(code->text);
+  wk_status status = is->nest ? check_loops(is->nest) : wk_error_category();
+  if (status == WK_OK && !(is->code = wk__code_of(wk__program_create(is->nest)))) status = wk_error_category();
+  if (status == WK_OK) status = wk__program_check(wk__program_of(is->code));
   wk__shape_env_set_current(outer);
   return status;
 }
@@ -138,6 +144,7 @@ static wk_status build(wk__score_code *code) {
 static wk__score_code *create(const char *text, uint64_t hash) {
   wk__score_code *code = wk__alloc_zeroed(sizeof *code);
   if (!code) return NULL;
+  code->is = (wk__kept_code){.device = &wk__cpu_device_type, .name = "scores", .release = release_kept};
   code->references = 1;
   code->hash = hash;
   code->text = wk__strdup(text);
@@ -174,7 +181,7 @@ wk_status wk__score_code_get(const char *text, wk_dtype scores, wk_tensor *const
     if (!(*out = create(text, hash))) return wk_error_category();
     hold(*out);
   }
-  wk_status status = check((*out)->nest, scores, captured, count, with_gradients);
+  wk_status status = check((*out)->is.nest, scores, captured, count, with_gradients);
   if (status == WK_OK) return WK_OK;
   wk__score_code_release(*out);
   *out = NULL;

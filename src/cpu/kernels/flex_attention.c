@@ -8,6 +8,7 @@
 #include "autograd/body.h"
 #include "cpu/attention/attention_kernels.h"
 #include "cpu/attention/score_code.h"
+#include "cpu/cpu.h"
 #include "cpu/kernels.h"
 #include "cpu/kernels/attention_operands.h"
 #include "ops/internal.h"
@@ -217,15 +218,20 @@ static wk_status status_of(const flex_run *r) {
   return status == WK_INDEX_ERROR ? wk_fail(WK_INDEX_ERROR, "index out of range in self") : (wk_status)status;
 }
 
+static common forward_call(const wk_value *args) {
+  WK__ARGS(_flex_attention);
+  return (common){.query = args[A_query].tensor,
+                  .blocks = wk__tensor_or_null(&args[A_blocks]),
+                  .captured = &args[A_captured],
+                  .block_size = &args[A_block_size],
+                  .score = args[A_score].string,
+                  .masked = args[A_masked].string,
+                  .derivative = ""};
+}
+
 wk_status wk__cpu_flex_attention(wk__call *c) {
   WK__ARGS(_flex_attention);
-  const common in = {.query = c->args[A_query].tensor,
-                     .blocks = wk__arg_tensor(c, A_blocks),
-                     .captured = &c->args[A_captured],
-                     .block_size = &c->args[A_block_size],
-                     .score = c->args[A_score].string,
-                     .masked = c->args[A_masked].string,
-                     .derivative = ""};
+  const common in = forward_call(c->args);
   flex_run r;
   WK_TRY(begin(&in, NULL, NULL, &r));
   wk_scope scope;
@@ -287,28 +293,28 @@ static wk_status run_backward(const common *in, backward_operands o, char *gradi
 }
 
 /* The two backward operators have one order of arguments: `reads` of the other one is where the derivative is. */
-static common backward_call(const wk__call *c, backward_operands *out) {
+static common backward_call(const wk_value *args, backward_operands *out) {
   WK__ARGS(_flex_attention_backward);
-  *out = (backward_operands){.grad = c->args[A_grad_out].tensor,
-                             .grad_rows = wk__arg_tensor(c, A_grad_logsumexp),
-                             .query = c->args[A_query].tensor,
-                             .key = c->args[A_key].tensor,
-                             .value = c->args[A_value].tensor,
-                             .out = c->args[A_output].tensor,
-                             .rows = c->args[A_logsumexp].tensor,
-                             .scale = c->args[A_scale].number};
+  *out = (backward_operands){.grad = args[A_grad_out].tensor,
+                             .grad_rows = wk__tensor_or_null(&args[A_grad_logsumexp]),
+                             .query = args[A_query].tensor,
+                             .key = args[A_key].tensor,
+                             .value = args[A_value].tensor,
+                             .out = args[A_output].tensor,
+                             .rows = args[A_logsumexp].tensor,
+                             .scale = args[A_scale].number};
   return (common){.query = out->query,
-                  .blocks = wk__arg_tensor(c, A_blocks),
-                  .captured = &c->args[A_captured],
-                  .block_size = &c->args[A_block_size],
-                  .score = c->args[A_score].string,
-                  .masked = c->args[A_masked].string,
-                  .derivative = c->args[A_derivative].string};
+                  .blocks = wk__tensor_or_null(&args[A_blocks]),
+                  .captured = &args[A_captured],
+                  .block_size = &args[A_block_size],
+                  .score = args[A_score].string,
+                  .masked = args[A_masked].string,
+                  .derivative = args[A_derivative].string};
 }
 
 wk_status wk__cpu_flex_attention_backward(wk__call *c) {
   backward_operands o;
-  const common in = backward_call(c, &o);
+  const common in = backward_call(c->args, &o);
   if (*in.score && !*in.derivative)
     return wk_fail(WK_RUNTIME_ERROR, "_flex_attention_backward: the body was traced without its derivative");
   return run_backward(&in, o, NULL, 0, c->outputs);
@@ -345,7 +351,29 @@ static wk_status sum_gradients(const common *in, backward_operands o, wk_tensor 
 
 wk_status wk__cpu_flex_attention_backward_captured(wk__call *c) {
   backward_operands o;
-  common in = backward_call(c, &o);
+  common in = backward_call(c->args, &o);
   in.gradients = c->outputs[0];
   return sum_gradients(&in, o, c->outputs[0]);
+}
+
+/* ---- their codes ---- */
+
+/* A text that is not good fails when it is called. */
+static int add_kept(const common *in, const char *text, bool with_gradients, wk__kept_code **out) {
+  wk__score_code *code = NULL;
+  if (get_code(in, text, with_gradients, &code) != WK_OK) wk_error_clear();
+  if (code) *out = wk__score_kept(code);
+  return code != NULL;
+}
+
+int wk__cpu_kept_codes(const wk_op *op, const wk_value *args, wk__kept_code **out, int most) {
+  enum { TEXTS = 3 };
+  wk__kernel_fn *kernel = wk__cpu_kernels[op->number];
+  bool forward = kernel == wk__cpu_flex_attention, captured = kernel == wk__cpu_flex_attention_backward_captured;
+  if (most < TEXTS || !(forward || captured || kernel == wk__cpu_flex_attention_backward)) return 0;
+  backward_operands none;
+  const common in = forward ? forward_call(args) : backward_call(args, &none);
+  int count = add_kept(&in, in.score, false, out);
+  count += add_kept(&in, in.masked, false, out + count);
+  return count + add_kept(&in, in.derivative, captured, out + count);
 }

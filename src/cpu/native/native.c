@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "cpu/native/native_internal.h"
+#include "execute/execute.h"
 
 enum { MOST_WORKERS = 4, NICENESS = 10 };
 
@@ -245,6 +246,9 @@ static void remove_unit(unit *u) {
   u->queued = false;
 }
 
+/* As a span says it. */
+static int why_not(const unit *u) { return atomic_load(&u->compiler.unwanted) ? 3 : 2; }
+
 /* No signals: they are the program's, and a compiler that ends early must not end us. */
 static void begin_worker(void) {
   sigset_t all;
@@ -268,8 +272,10 @@ static void *work(void *unused) {
     native.busy++;
     pthread_mutex_unlock(&native.lock);
     char why[400] = "";
+    int64_t begin = wk__span_begin();
     prepare();
     bool made = make_unit(u, why, sizeof why);
+    if (begin) wk__timeline_add_span(WK__SPAN_UNIT, begin, u->kernel_count, made ? u->from_cache : why_not(u));
     pthread_mutex_lock(&native.lock);
     if (!made && !u->group->released && !native.stopping) warn(NO_CODE, *why ? why : "out of memory");
     finish_unit(u, made);

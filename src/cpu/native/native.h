@@ -72,6 +72,7 @@ bool wk__native_group_from_cache(const wk__native_group *group); /* of a READY o
 /* The mode of a launch, as a bit; its buffers need no data. 0: it cannot be launched. */
 unsigned wk__native_mode_of(const wk__program *program, const wk__launch *launch);
 
+bool wk__program_is_native(const wk__program *program); /* at this moment */
 /* The program's functions from now on; NULL gives it back to those that it was made with (built.h), or to tier 0.
  * `code` must stay. */
 void wk__program_set_native(wk__program *program, const wk__native_code *code);

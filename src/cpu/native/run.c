@@ -575,6 +575,10 @@ unsigned wk__native_mode_of(const wk__program *program, const wk__launch *launch
   return 0;
 }
 
+bool wk__program_is_native(const wk__program *program) {
+  return atomic_load_explicit(&program->native, memory_order_acquire) != NULL;
+}
+
 void wk__program_set_native(wk__program *program, const wk__native_code *code) {
   if (!code && program->is_built) code = &program->built;
   atomic_store_explicit(&program->native, code, memory_order_release);

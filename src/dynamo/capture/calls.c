@@ -540,6 +540,17 @@ static PyObject *attribute_named(wk__frame *f, PyObject *o, const char *text) {
   return found;
 }
 
+/* What a generator returns is in the exception. */
+static PyObject *next_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  PyObject *item = NULL;
+  if (!wk__can_look_ahead(f->session->recording, args[0]) || names || count > 2)
+    return wk__passed_on(f, args[0]) ? wk__plain_call(f, callable, args, count, names) : NULL;
+  int status = wk__take_upcoming(f, f->session->recording, args[0], &item);
+  if (status == 0 && count == 2) return Py_NewRef(args[1]);
+  if (status == 0) PyErr_SetNone(PyExc_StopIteration);
+  return item;
+}
+
 /* Those that are instructions under another name. */
 static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                  Py_ssize_t count, PyObject *names) {
@@ -562,8 +573,7 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
   if (strcmp(name, "vars") == 0 && count == 1 && !names) return attribute_named(f, args[0], "__dict__");
   if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
   if (strcmp(name, "iter") == 0 && count == 2) return look(f, callable, args, count, names);
-  bool next = strcmp(name, "next") == 0 && count >= 1; /* what a generator returns is in the exception */
-  if (next) return wk__passed_on(f, args[0]) ? wk__plain_call(f, callable, args, count, names) : NULL;
+  if (strcmp(name, "next") == 0 && count >= 1) return next_call(f, callable, args, count, names);
   return wk__refuse(f, "a call of %s()", name);
 }
 
@@ -617,6 +627,7 @@ static PyObject *core_function(wk__frame *f, const char *name, PyObject *callabl
   if (what == WK__KNOWN_PASSES) return pass_on(f, callable, args, count, names);
   if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "%s() of random numbers", name);
   if (what == WK__KNOWN_ASKED) return wk__cached_call(f, f->session->recording, callable, args, count, names);
+  if (what == WK__KNOWN_EFFECT) return effect_of_values(f, f->session->recording, callable, args, count, names);
   return wk__refuse_as(f, count ? wk__refusal_of(f, args[0]) : WK__REFUSED_BREAK, "a call of %s()", name);
 }
 
@@ -871,10 +882,31 @@ static PyObject *partial_call(wk__frame *f, wk__recording *r, PyObject *partial,
   return result;
 }
 
+/* compiler.substitute_in_graph(): what is captured in the place of the function, NULL: itself. */
+static PyObject *substitute_of(const wk__frame *f, PyObject *callable) {  // -> borrowed
+  bool may = BINDING->substitutes &&
+             (PyCFunction_Check(callable) || PyFunction_Check(callable) || Py_TYPE(callable) == &PyMethodDescr_Type);
+  PyObject *other = may ? PyDict_GetItemWithError(BINDING->substitutes, callable) : NULL;
+  if (!other) PyErr_Clear();
+  return other;
+}
+
+/* A replay would call the function itself, which enters no frame: there is no going on in the middle. */
+static PyObject *call_substitute(wk__frame *f, wk__recording *r, PyObject *other, PyObject *const *args,
+                                 Py_ssize_t count, PyObject *names) {
+  bool before = f->within;
+  f->within = true;
+  PyObject *result = wk__recorded_call(f, r, other, args, count, names);
+  f->within = before;
+  return result;
+}
+
 PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
   f->session->reason[0] = 0;
   PyTypeObject *t = Py_TYPE(callable);
+  PyObject *other = substitute_of(f, callable);
+  if (WK_UNLIKELY(other != NULL)) return call_substitute(f, r, other, args, count, names);
   if (PyFunction_Check(callable)) return python_function(f, callable, callable, args, count, names);
   if (PyMethod_Check(callable)) {
     if (!wk__know_bound(f, r, callable)) return NULL;

@@ -552,12 +552,33 @@ static PyObject *through_descriptor(wk__frame *f, wk__recording *r, wk__reg reg,
 /* In the class and the instance's dictionary; what is in neither a class's own __getattr__ may know, which is
  * evaluated.
  */
+static PyObject *found_in_class(PyTypeObject *type, const char *text) {  // -> borrowed
+  PyObject *name = PyUnicode_InternFromString(text), *found = name ? wk__type_attribute(type, name) : NULL;
+  Py_XDECREF(name);
+  return found;
+}
+
+/* By object's own __getattribute__, or by that of a class of C which is the same function. */
 static bool finds_attributes_as_usual(PyTypeObject *type) {
   if (type->tp_getattro == PyObject_GenericGetAttr) return true;
-  PyObject *name = PyUnicode_InternFromString("__getattribute__");
-  bool usual = name && wk__type_attribute(type, name) == wk__type_attribute(&PyBaseObject_Type, name);
-  Py_XDECREF(name);
-  return usual;
+  PyObject *found = found_in_class(type, "__getattribute__");
+  return found && Py_TYPE(found) == &PyWrapperDescr_Type &&
+         ((PyWrapperDescrObject *)found)->d_wrapped == (void *)PyObject_GenericGetAttr;
+}
+
+/* An attribute that is not there, of a class whose __getattr__ is C code: a dictionary's own __getitem__ or get, which
+ * gives its items another way to be named. False: there is no such __getattr__. */
+static bool attribute_by_c_code(wk__frame *f, PyObject *owner, PyObject *name, PyObject **out) {
+  PyObject *how = found_in_class(Py_TYPE(owner), "__getattr__");
+  if (!how || PyFunction_Check(how)) return false;
+  if (how == found_in_class(&PyDict_Type, "__getitem__")) {
+    *out = wk__op_item(f, owner, name);
+  } else if (how == found_in_class(&PyDict_Type, "get")) {
+    *out = wk__op_call(f, how, (PyObject *[]){owner, name}, 2, NULL);
+  } else {
+    *out = wk__refuse(f, "attribute %s of a %s, whose __getattr__ is C code", TEXT(name), Py_TYPE(owner)->tp_name);
+  }
+  return true;
 }
 
 /* Also for objects of the region's own (reg < 0), where only the class has to stay the same. */
@@ -587,6 +608,8 @@ static PyObject *attribute_as_usual(wk__frame *f, wk__recording *r, PyObject *ow
     found = attribute_of_parts(f, r, dict, dict_reg, name);
     if (found || f->session->reason[0] || r->failed[0]) return found;
   }
+  if (!in_class && reg >= 0 && !module && get == PyObject_GetAttr && attribute_by_c_code(f, owner, name, &found))
+    return found;
   found = get(owner, name);
   if (!found || was_given_up(f, r)) return found;
   if (PyMethod_Check(found)) {

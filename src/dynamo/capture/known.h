@@ -115,6 +115,11 @@ bool wk__is_random(PyObject *o); /* a random.Random, or something else that is a
 PyObject *wk__draw_call(wk__frame *f, wk__recording *r, PyObject *random, const char *name, PyObject *const *args,
                         Py_ssize_t count, PyObject *names);        // -> new
 PyObject *wk__draw(PyObject *random, PyObject *method, int bits);  // -> new; bits 0: method takes none
+/* ---- iterators.c ---- */
+/* An iterator from outside of which it can be said what it will give, without taking it. */
+bool wk__can_look_ahead(const wk__recording *r, PyObject *iterator);
+/* Takes from such a one: 1 with the item, 0 at its end, -1 refused. */
+int wk__take_upcoming(wk__frame *f, wk__recording *r, PyObject *iterator, PyObject **out_item);
 /* ---- logs.c ---- */
 /* Logger._log: what it is given, the logger first. */
 PyObject *wk__log_call(wk__frame *f, wk__recording *r, PyObject *const *given, Py_ssize_t count,

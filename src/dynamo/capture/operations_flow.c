@@ -13,7 +13,7 @@ static PyObject *failed(wk__frame *f, const wk__recording *r) { return wk__refus
 
 PyObject *wk__op_iter(wk__frame *f, PyObject *iterable) {
   RECORDING(wk__plain_iter(f, iterable));
-  (void)r;
+  if (wk__can_look_ahead(r, iterable)) return Py_NewRef(iterable); /* it is its own iterator */
   return wk__passed_on(f, iterable) ? wk__plain_iter(f, iterable) : NULL;
 }
 PyObject *wk__op_yield_from_iter(wk__frame *f, PyObject *iterable) {
@@ -23,7 +23,7 @@ PyObject *wk__op_yield_from_iter(wk__frame *f, PyObject *iterable) {
 }
 int wk__op_next(wk__frame *f, PyObject *iterator, PyObject **out_item) {
   RECORDING(wk__plain_next(f, iterator, out_item));
-  (void)r;
+  if (wk__can_look_ahead(r, iterator)) return wk__take_upcoming(f, r, iterator, out_item);
   return wk__passed_on(f, iterator) ? wk__plain_next(f, iterator, out_item) : -1;
 }
 int wk__op_send(wk__frame *f, PyObject *receiver, PyObject *value, PyObject **out_item) {

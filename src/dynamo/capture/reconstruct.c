@@ -134,6 +134,57 @@ static wk__reg made_iterator(wk__recording *r, const wk__binding *b, PyObject *o
   return reg;
 }
 
+/* ---- views of dictionaries, and their iterators, which do not say which dictionary it is ---- */
+
+static int keep_first(PyObject *o, void *place) {
+  *(PyObject **)place = o;
+  return 1;
+}
+static PyObject *first_held(PyObject *o) {  // -> borrowed
+  PyObject *first = NULL;
+  Py_TYPE(o)->tp_traverse(o, keep_first, &first);
+  return first;
+}
+
+/* The method of a dictionary that gives such a view, or one over which such an iterator goes; NULL: none does. */
+static const char *viewing_method(const PyTypeObject *t) {
+  if (t == &PyDictKeys_Type || t == &PyDictIterKey_Type) return "keys";
+  if (t == &PyDictValues_Type || t == &PyDictIterValue_Type) return "values";
+  return t == &PyDictItems_Type || t == &PyDictIterItem_Type ? "items" : NULL;
+}
+
+/* view = dict.values(dictionary) */
+static wk__reg made_view(wk__recording *r, const wk__binding *b, PyObject *view, PyObject *dict) {
+  PyObject *method = PyObject_GetAttrString((PyObject *)&PyDict_Type, viewing_method(Py_TYPE(view)));
+  bool known = method && wk__reg_constant(r, method) >= 0;
+  wk__reg reg = known ? made_of(r, b, view, WK__DO_CALL, (PyObject *[]){method, dict}, 2) : -1;
+  Py_XDECREF(method);
+  return reg;
+}
+
+/* o = iter(view), of which some have been taken. */
+static wk__reg made_view_iterator(wk__recording *r, const wk__binding *b, PyObject *o, PyObject *dict) {
+  PyObject *builtins = PyEval_GetBuiltins(), *iter = PyDict_GetItemString(builtins, "iter");
+  PyObject *next = PyDict_GetItemString(builtins, "next");
+  Py_ssize_t taken = PyDict_GET_SIZE(dict) - PyObject_LengthHint(o, 0);
+  PyObject *view = PyObject_CallMethod(dict, viewing_method(Py_TYPE(o)), NULL);
+  bool known = view && iter && next && wk__reg_constant(r, iter) >= 0 && wk__reg_constant(r, next) >= 0;
+  wk__reg reg = known && made_view(r, b, view, dict) >= 0 ? made_of(r, b, o, WK__DO_CALL, (PyObject *[]){iter, view}, 2)
+                                                          : -1;
+  for (Py_ssize_t i = 0; reg >= 0 && i < taken; i++)
+    if (wk__did(r, b, WK__DO_IMPURE_CALL, NULL, (PyObject *[]){next, o, Py_None}, 3, NULL) < 0) reg = -1;
+  Py_XDECREF(view);
+  return reg;
+}
+
+static wk__reg made_of_dict(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *dict = first_held(o);
+  bool iterates = PyIter_Check(o);
+  if (dict && PyDict_CheckExact(dict)) return iterates ? made_view_iterator(r, b, o, dict) : made_view(r, b, o, dict);
+  wk__record_failed(r, "a %s that was made in the region is still alive", Py_TYPE(o)->tp_name);
+  return -1;
+}
+
 static wk__reg made_function(wk__recording *r, const wk__binding *b, PyObject *o) {
   PyFunctionObject *f = (PyFunctionObject *)o;
   if (!wk__was_made(r, o)) {
@@ -335,6 +386,7 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
   }
   if (t == wk__method_wrapper_type()) return made_method_wrapper(r, b, o);
   if (is_iterator_type(t)) return made_iterator(r, b, o);
+  if (viewing_method(t)) return made_of_dict(r, b, o);
   if (wk__is_partial(t)) return made_partial(r, b, o);
   if (PyObject_TypeCheck(o, b->module_type)) return made_module(r, b, o);
   if (is_simple_instance(o)) return made_instance(r, b, o);

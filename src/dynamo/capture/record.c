@@ -12,18 +12,27 @@
 
 wk__recording *wk__recording_create(void) { return wk__alloc_zeroed(sizeof(wk__recording)); }
 
+static void let_go(PyObject **place, bool borrowed) {
+  PyObject *object = *place;
+  *place = NULL;
+  if (!borrowed) wk__bury(object);
+}
+
+void wk__recording_empty(wk__recording *r) {
+  for (int64_t i = 0; i < r->register_count; i++) {
+    let_go(&r->registers[i].object, r->registers[i].borrowed);
+    let_go(&r->registers[i].names, false);
+    let_go(&r->registers[i].before, false);
+  }
+  for (int64_t i = 0; i < r->read_count; i++) let_go(&r->reads[i].object, r->reads[i].borrowed);
+  for (int64_t i = 0; i < r->step_count; i++) let_go(&r->steps[i].object, false);
+  for (int64_t i = 0; i < r->versioned_count; i++)
+    let_go(&r->versioned[i], r->versioned_borrowed && r->versioned_borrowed[i]);
+}
+
 void wk__recording_release(wk__recording *r) {
   if (!r) return;
-  for (int64_t i = 0; i < r->register_count; i++) {
-    if (!r->registers[i].borrowed) wk__bury(r->registers[i].object);
-    wk__bury(r->registers[i].names);
-    wk__bury(r->registers[i].before);
-  }
-  for (int64_t i = 0; i < r->read_count; i++)
-    if (!r->reads[i].borrowed) wk__bury(r->reads[i].object);
-  for (int64_t i = 0; i < r->step_count; i++) wk__bury(r->steps[i].object);
-  for (int64_t i = 0; i < r->versioned_count; i++)
-    if (!r->versioned_borrowed || !r->versioned_borrowed[i]) wk__bury(r->versioned[i]);
+  wk__recording_empty(r);
   wk__free(r->registers);
   wk__free(r->reads);
   wk__free(r->steps);
@@ -253,6 +262,7 @@ static void make_symbolic(wk__recording *r, wk_tensor *t, wk__tensor_spec *spec)
 
 static int check_tensor(wk__recording *r, const wk__binding *binding, wk__reg reg, PyObject *object) {
   wk_tensor *t = binding->tensor_of(object);
+  if (t->sparse) wk__record_failed(r, "a tensor with a sparse layout");
   wk__tensor_spec *spec = new_spec(r, Py_TYPE(object), t);
   if (!spec) return wk__record_no_memory(r);
   r->registers[reg].spec = (int)r->spec_count - 1;

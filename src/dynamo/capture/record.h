@@ -34,6 +34,7 @@ typedef enum wk__read_kind {
   WK__READ_SYMBOLIC,  /* the value of the expression b over the symbols that have been read, an int */
   WK__READ_COMPUTED,  /* what `object`, a function of C without effects, gives for a, and b; -1: it is not given */
   WK__READ_DRAWN,     /* what `object`, a method of C, draws from a; b: its turn, and bits (draws.c) */
+  WK__READ_UPCOMING,  /* what iterator a gives as number b from now on, without taking it */
   /* checks */
   WK__CHECK_IS,        /* a is `object` */
   WK__CHECK_SAME,      /* a is register b */
@@ -54,6 +55,7 @@ typedef enum wk__read_kind {
   WK__CHECK_QUIET,     /* no filter turns warnings of class a into errors */
   WK__CHECK_ADDRESS,   /* a is at address b */
   WK__CHECK_ITEMS,     /* list a has exactly the objects of tuple `object` */
+  WK__CHECK_ENDS,      /* iterator a gives exactly b more, or fewer */
 } wk__read_kind;
 
 typedef struct wk__read {
@@ -120,6 +122,7 @@ typedef struct wk__register {
   wk_int number;   /* symbolic: the expression, in the graph's environment */
   wk_int over;     /* is_quotient: the float is number / over, rounded once */
   bool is_quotient;
+  int64_t taken;      /* from an iterator from outside, so many */
   PyTypeObject *type; /* TENSOR: of a class that derives from Tensor; a constant register owns it; NULL: Tensor */
   PyObject *object;   /* owned: the object at capture; after capture only of constants and fixed ones */
   PyObject *names;    /* owned: attributes and keys that steps have written, a set; or NULL */
@@ -193,6 +196,7 @@ typedef struct wk__recording {
   bool tries_in_vain;   /* and one was; */
   bool tries_modes;     /* or the thread's grad mode was asked for or set */
   char failed[160];     /* why this recording cannot be replayed; "" */
+  struct wk__recording *retired_before; /* session.h, retired */
 } wk__recording;
 
 /* Drops a reference (or none: NULL) of the recorder's own. Python code that this runs would find the session in the
@@ -211,6 +215,7 @@ static inline uint64_t wk__identity_path(uint64_t path) { return wk__hash_mix(pa
 
 wk__recording *wk__recording_create(void);
 void wk__recording_release(wk__recording *r);
+void wk__recording_empty(wk__recording *r); /* lets go of all objects; what is noted then goes nowhere */
 
 /* ---- registers ---- */
 wk__reg wk__reg_find(const wk__recording *r, PyObject *object); /* -1 when it has none; sets nothing */

@@ -115,9 +115,11 @@ PyObject *wk__frame_globals(const wk__frame *frame) { return frame->real->f_glob
 PyObject *wk__frame_builtins(const wk__frame *frame) { return frame->real->f_builtins; }
 PyObject *wk__frame_locals(const wk__frame *frame) { return frame->real->f_locals; }
 PyObject *wk__frame_function(const wk__frame *frame) { return (PyObject *)wk__real_function(frame->real); }
-int wk__frame_line(const wk__frame *frame) {
-  return PyCode_Addr2Line(frame->code, frame->offset * (int)sizeof(_Py_CODEUNIT));
+int wk__line_in_code(PyCodeObject *code, int offset) {
+  int line = PyCode_Addr2Line(code, offset * (int)sizeof(_Py_CODEUNIT));
+  return line < 0 ? code->co_firstlineno : line; /* the instructions in front of the first line have none */
 }
+int wk__frame_line(const wk__frame *frame) { return wk__line_in_code(frame->code, frame->offset); }
 bool wk__frame_is_generator(const wk__frame *frame) { return frame->code->co_flags & CO_GENERATOR; }
 bool wk__frame_is_shown(const wk__frame *frame) {
   return wk__linkage_of((wk__frame *)frame)->linked && !_PyFrame_IsIncomplete(frame->real);

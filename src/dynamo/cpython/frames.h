@@ -105,6 +105,7 @@ PyObject *wk__frame_globals(const wk__frame *frame);                 // -> borro
 PyObject *wk__frame_builtins(const wk__frame *frame);                // -> borrowed
 PyObject *wk__frame_locals(const wk__frame *frame);    // -> borrowed, the mapping of a class body or module; NULL
 PyObject *wk__frame_function(const wk__frame *frame);  // -> borrowed
+int wk__line_in_code(PyCodeObject *code, int offset);  /* of an instruction; the first line where it has none */
 int wk__frame_line(const wk__frame *frame);            /* of frame->offset */
 bool wk__frame_is_generator(const wk__frame *frame);
 bool wk__frame_is_shown(const wk__frame *frame); /* to sys._getframe: it is linked, and has begun */

@@ -48,10 +48,8 @@ static wk_tensor *inverse_deviation(wk_tensor *var, wk_value eps) {
 enum { INPUT, WEIGHT, BIAS, MEAN, INVERSE, SCALE, SHIFT, TRAINING, EPS };
 
 wk_status wk__meta_native_batch_norm(wk__call *c) {
-  const wk_tensor *x = c->args[INPUT].tensor;
   WK_TRY(wk__meta_like_first(c));
-  if (wk__non_overlapping_and_dense(x)) memcpy(c->specs[0].strides, x->strides, x->ndim * sizeof *x->strides);
-  return WK_OK;
+  return wk__spec_lay_out_as(&c->specs[0], c->args[INPUT].tensor);
 }
 
 /* Of the channel at hand, in the dtype that is computed in. */
@@ -259,10 +257,17 @@ static wk_status take_statistics(wk__call *c, wk_tensor **out_mean, wk_tensor **
   return update(running_var, wk_div_Scalar(wk_mul_Scalar(moments[1], n), less), momentum);
 }
 
+/* A parameter of one number a channel, in whatever shape it is. */
+static wk_tensor *by_number(const wk__call *c, int arg) {
+  wk_tensor *t = wk__arg_tensor(c, arg);
+  wk_int all = wk_int_of(-1);
+  return t && t->ndim != 1 ? wk_reshape(t, &all, 1) : t;
+}
+
 /* Gives result 0; and the mean and the inverse deviation that were taken, in the dtype that is computed in. */
 static wk_status normalise(wk__call *c, wk_tensor **out_mean, wk_tensor **out_inverse) {
-  wk_tensor *x = c->args[INPUT].tensor, *weight = wk__arg_tensor(c, WEIGHT), *bias = wk__arg_tensor(c, BIAS);
-  wk_tensor *mean = wk__arg_tensor(c, RUNNING_MEAN), *var = wk__arg_tensor(c, RUNNING_VAR);
+  wk_tensor *x = c->args[INPUT].tensor, *weight = by_number(c, WEIGHT), *bias = by_number(c, BIAS);
+  wk_tensor *mean = by_number(c, RUNNING_MEAN), *var = by_number(c, RUNNING_VAR);
   if (wk_int_eq(x->numel, wk_int_of(0))) return of_nothing(c);
   if (wk__arg_bool(c, IN_TRAINING)) WK_TRY(take_statistics(c, &mean, &var));
   mean = in_dtype(wk_detach(mean), wide(x));
@@ -271,9 +276,9 @@ static wk_status normalise(wk__call *c, wk_tensor **out_mean, wk_tensor **out_in
   wk_tensor *shift =
       bias ? wk_addcmul(in_dtype(wk_detach(bias), wide(x)), mean, scale, wk__v_int(-1)) : wk_neg(wk_mul(mean, scale));
   *out_mean = mean, *out_inverse = inverse;
-  wk_value args[] = {c->args[INPUT],      c->args[WEIGHT],       c->args[BIAS],
-                     wk__v_tensor(mean),  wk__v_tensor(inverse), wk__v_tensor(scale),
-                     wk__v_tensor(shift), c->args[IN_TRAINING],  c->args[BATCH_EPS]};
+  wk_value args[] = {c->args[INPUT],      wk__v_tensor(weight), wk__v_tensor(bias),
+                     wk__v_tensor(mean),  wk__v_tensor(inverse),  wk__v_tensor(scale),
+                     wk__v_tensor(shift), c->args[IN_TRAINING],   c->args[BATCH_EPS]};
   return shift ? wk_call(WK__OP(_native_batch_norm), args, NULL, c->results) : wk_error_category();
 }
 

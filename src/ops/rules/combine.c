@@ -376,7 +376,7 @@ wk_status wk__compose_index_fill(wk__call *c) {
   int dim;
   WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(index_fill_int_Scalar, dim)), self->ndim, &dim));
   if (index->dtype != WK_INT64) return wk_fail(WK_INDEX_ERROR, "index_fill_(): Expected dtype int64 for index.");
-  if (index->ndim > 1) return wk_fail(WK_INDEX_ERROR, "Index has to be a vector/scalar");
+  if (index->ndim > 1) return wk_fail(WK_RUNTIME_ERROR, "Index has to be a vector/scalar");
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_value where = {.tag = WK_VALUE_DEVICE, .device = self->device};
@@ -392,6 +392,8 @@ wk_status wk__compose_take(wk__call *c) {
   if (index->dtype != WK_INT64)
     return wk_fail(WK_RUNTIME_ERROR, "take(): Expected a long tensor for index, but got %s",
                    wk__dtype_legacy((wk_dtype)index->dtype));
+  if (wk_int_eq(self->numel, wk_int_of(0)) && !wk_int_eq(index->numel, wk_int_of(0)))
+    return wk_fail(WK_INDEX_ERROR, "take(): tried to take from an empty tensor");
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_int flat = wk_int_of(-1);

@@ -107,6 +107,15 @@ static wk_status check_numbers(const wk__convolution *p) {
   return WK_OK;
 }
 
+static wk_status check_dims(int of_weight) {
+  if (of_weight < 3) return wk_fail(WK_RUNTIME_ERROR, "weight should have at least three dimensions");
+  if (of_weight > WK__CONVOLUTION_DIMS + 2) return wk_fail(WK_RUNTIME_ERROR, "unsupported ConvNd parameters");
+  return WK_OK;
+}
+static wk_status check_groups(const wk__convolution *p) {
+  return p->groups > 0 ? WK_OK : wk_fail(WK_RUNTIME_ERROR, "non-positive groups is not supported");
+}
+
 static wk_status check_ranks(const wk_tensor *x, const wk_tensor *w) {
   if (x->ndim == w->ndim) return WK_OK;
   wk__string text = {0};
@@ -308,11 +317,10 @@ static wk_status too_small(const wk__convolution *p, const wk_tensor *x, const w
 
 static wk_status check_operands(const wk__call *c, wk__convolution *p) {
   const wk_tensor *x = c->args[A(input)].tensor, *w = c->args[A(weight)].tensor, *bias = wk__arg_tensor(c, A(bias));
-  if (w->ndim < 3) return wk_fail(WK_RUNTIME_ERROR, "weight should have at least three dimensions");
-  if (w->ndim > WK__CONVOLUTION_DIMS + 2) return wk_fail(WK_RUNTIME_ERROR, "unsupported ConvNd parameters");
-  if (wk__arg_int(c, A(groups)) <= 0) return wk_fail(WK_RUNTIME_ERROR, "non-positive groups is not supported");
-  WK_TRY(check_bias_dtype(x, bias));
+  WK_TRY(check_dims(w->ndim));
   WK_TRY(wk__read_convolution(c, w->ndim - 2, p));
+  WK_TRY(check_groups(p));
+  WK_TRY(check_bias_dtype(x, bias));
   WK_TRY(check_numbers(p));
   WK_TRY(check_ranks(x, w));
   WK_TRY(check_weight(p, w));
@@ -343,12 +351,31 @@ wk_status wk__meta_convolution(wk__call *c) {
   return lay_out(&c->specs[0], x, w);
 }
 
+/* Whether a convolution of x (or of grad, where it is transposed) by a weight of these sizes gives the other one. */
+static bool belong_together(wk__convolution p, const wk_tensor *grad, const wk_tensor *x, const wk_value *weight) {
+  if (grad->ndim != x->ndim || (int)weight->count != x->ndim || grad->dtype != x->dtype) return false;
+  const wk_int *images = p.transposed ? grad->sizes : x->sizes, *results = p.transposed ? x->sizes : grad->sizes;
+  const wk_int *w = weight->integers;
+  bool back = p.transposed;
+  p.transposed = false;
+  bool fits = wk_int_eq(images[0], results[0]) && wk_int_eq(images[1], times_groups(&p, w[1])) &&
+              wk_int_eq(results[1], w[0]) && wk_int_eq(wk_int_mod(w[0], wk_int_of(p.groups)), zero());
+  for (int d = 0; fits && d < p.dims; d++) {
+    wk_int size = result_size(&p, images + 2, w + 2, d); /* output_padding may have added more than a step */
+    fits = back ? !wk_int_lt(size, results[d + 2]) : wk_int_eq(results[d + 2], size);
+  }
+  return fits;
+}
+
 wk_status wk__meta_convolution_backward_weight(wk__call *c) {
   const wk_tensor *grad = c->args[B(grad_output)].tensor, *x = c->args[B(input)].tensor;
   const wk_value *sizes = &c->args[B(weight_size)];
   wk__convolution p;
+  WK_TRY(check_dims(x->ndim));
   WK_TRY(wk__read_convolution(c, x->ndim - 2, &p));
-  if (grad->ndim != x->ndim || (int)sizes->count != x->ndim || grad->dtype != x->dtype)
+  WK_TRY(check_groups(&p));
+  WK_TRY(check_numbers(&p));
+  if (!belong_together(p, grad, x, sizes))
     return wk_fail(WK_RUNTIME_ERROR, "convolution_backward: operands do not belong together");
   if (wk__dtype_category((wk_dtype)x->dtype) != WK__FLOAT_KIND)
     return wk_fail(WK_NOT_IMPLEMENTED, "\"slow_conv2d_cpu_grad_weight\" not implemented for '%s'",
@@ -456,6 +483,15 @@ wk_status wk__compose_convolution_backward(wk__call *c) {
   if (mask[0] && wk__dtype_category((wk_dtype)x->dtype) != WK__FLOAT_KIND)
     return wk_fail(WK_NOT_IMPLEMENTED, "\"slow_conv2d_cpu_grad_input\" not implemented for '%s'",
                    wk__dtype_legacy((wk_dtype)x->dtype));
+  if (g->ndim != x->ndim)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Expected input and grad_output to have the same number of dimensions, but got: %d and %d", x->ndim,
+                   g->ndim);
+  if (w->ndim != x->ndim)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Expected input and weight to have the same number of dimensions, but got: %d and %d", x->ndim,
+                   w->ndim);
+  WK_TRY(check_dims(x->ndim));
   WK_TRY(wk__read_convolution(c, x->ndim - 2, &p));
   back = p;
   back.transposed = !p.transposed;

@@ -54,9 +54,12 @@ static wk__var behind_check(wk__lower *l, wk__var place, wk__var value) {
 }
 
 /* Reading place 0 of nothing would be a stray read: an index into an empty dim is refused before the loop. */
+static bool looks_into_nothing(const wk_tensor *self, int dim, const wk_tensor *index) {
+  return !is_empty(index) && self->ndim && wk_int_eq(self->sizes[dim], wk_int_of(0));
+}
 static wk_status refuse_empty_dim(const wk_tensor *self, int dim, const wk_tensor *index) {
-  if (is_empty(index) || !self->ndim || !wk_int_eq(self->sizes[dim], wk_int_of(0))) return WK_OK;
-  return wk_fail(WK_INDEX_ERROR, "index is out of bounds for dimension with size 0");
+  if (!looks_into_nothing(self, dim, index)) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "index is out of bounds for dimension %d with size 0", dim);
 }
 
 /* ================================================ gather, scatter =============================================== */
@@ -149,13 +152,6 @@ static wk_status check_scatter(const wk_tensor *self, int dim, const wk_tensor *
   return status;
 }
 
-static wk_status like_self(wk__call *c) {
-  const wk_tensor *self = c->args[0].tensor;
-  wk__spec_contiguous(&c->specs[0], (wk_dtype)self->dtype, self->device, self->ndim, self->sizes);
-  c->compute_dtype = self->dtype;
-  return WK_OK;
-}
-
 /* (self, dim, index, src or number) */
 wk_status wk__meta_scatter(wk__call *c) {
   const wk_tensor *self = c->args[0].tensor;
@@ -163,7 +159,7 @@ wk_status wk__meta_scatter(wk__call *c) {
   WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(scatter_add, dim)), self->ndim, &dim));
   WK_TRY(check_scatter(self, dim, c->args[WK__ARG(scatter_add, index)].tensor, wk__arg_tensor(c, 3)));
   if (wk__value_is_number(&c->args[3])) WK_TRY(wk__check_number(&c->args[3], (wk_dtype)self->dtype));
-  return like_self(c);
+  return wk__meta_like_first(c);
 }
 
 /* The first nest of an operator that writes into a copy of its argument 0. */
@@ -249,7 +245,7 @@ wk_status wk__meta_index_select(wk__call *c) {
   if (!self->ndim && !wk_int_eq(index->numel, wk_int_of(1)))
     return wk_fail(WK_RUNTIME_ERROR, "index_select(): Index to scalar can have only 1 value, got %lld value(s)",
                    wk__shown(index->numel));
-  if (refuse_empty_dim(self, dim, index))
+  if (looks_into_nothing(self, dim, index))
     return wk_fail(WK_RUNTIME_ERROR, "index_select(): self indexing axis dim should be positive");
   memcpy(sizes, self->sizes, self->ndim * sizeof *sizes);
   if (self->ndim) sizes[dim] = index->numel;
@@ -340,7 +336,7 @@ wk_status wk__meta_index_add(wk__call *c) {
   int dim;
   WK_TRY(check_index_of_slices(c, "index_add_", &dim));
   WK_TRY(wk__check_number(&c->args[A_alpha], (wk_dtype)c->args[A_self].tensor->dtype));
-  return like_self(c);
+  return wk__meta_like_first(c);
 }
 
 void wk__lower_index_add(wk__lower *l) {
@@ -571,7 +567,9 @@ static wk_status to_common_shape(places *p) {
 static wk_status find_places(places *p, const wk_tensor *self, const wk_value *list) {
   WK_TRY(collect(p, self, list));
   WK_TRY(to_common_shape(p));
-  for (int k = 0; k < p->count; k++) WK_TRY(refuse_empty_dim(self, (int)p->dims[k].bits, p->tensors[k]));
+  for (int k = 0; k < p->count; k++)
+    if (looks_into_nothing(self, (int)p->dims[k].bits, p->tensors[k]))
+      return wk_fail(WK_INDEX_ERROR, "index is out of bounds for dimension with size 0");
   return WK_OK;
 }
 
@@ -781,7 +779,8 @@ wk_status wk__vjp_index(wk__vjp *v) {
 
 /* ---- _index_put(self, dims, values, accumulate, i0, i1, ...): values have the layout's shape ---- */
 
-wk_status wk__meta_index_put(wk__call *c) { return like_self(c); }
+/* Laid out as a copy of self. */
+wk_status wk__meta_index_put(wk__call *c) { return wk__meta_clone(c); }
 
 void wk__lower_index_put(wk__lower *l) {
   wk_int index[WK_MAX_DIMS], none[WK_MAX_DIMS] = {{0}};

@@ -128,11 +128,18 @@ wk_status wk__meta_cholesky(wk__call *c) {
   give(c, 1, c->args[A_A].tensor->sizes, 0, WK_INT32);
   return WK_OK;
 }
+/* A result that is not computed: (0) */
+static void give_nothing(wk__call *c, int r) {
+  wk_int none = wk_int_of(0);
+  wk__spec_contiguous(&c->specs[r], dtype_of(c), c->args[0].tensor->device, 1, &none);
+}
 wk_status wk__meta_eigh(wk__call *c) {
+  WK__ARGS(_linalg_eigh);
   WK_TRY(check(c, true));
-  wk_int last[] = {rows(c->args[WK__ARG(_linalg_eigh, A)].tensor), columns(c->args[WK__ARG(_linalg_eigh, A)].tensor)};
-  give(c, 0, last, 1, dtype_of(c));
+  wk_int last[] = {rows(c->args[A_A].tensor), columns(c->args[A_A].tensor)};
+  give(c, 0, last, 1, wk__real_dtype(dtype_of(c)));
   give(c, 1, last, 2, dtype_of(c));
+  if (!wk__arg_bool(c, A_compute_v)) give_nothing(c, 1);
   return WK_OK;
 }
 wk_status wk__meta_eig(wk__call *c) {
@@ -156,28 +163,42 @@ wk_status wk__meta_qr(wk__call *c) {
     return wk_fail(WK_RUNTIME_ERROR,
                    "qr received unrecognized mode '%s' but expected one of 'reduced' (default), 'r', or 'complete'",
                    mode);
-  wk_int k = whole ? rows(a) : least(a), q[] = {rows(a), k}, r[] = {k, columns(a)}, none = wk_int_of(0);
+  wk_int k = whole ? rows(a) : least(a), q[] = {rows(a), k}, r[] = {k, columns(a)};
   give(c, 0, q, 2, dtype_of(c));
-  if (alone) wk__spec_contiguous(&c->specs[0], dtype_of(c), a->device, 1, &none);
+  if (alone) give_nothing(c, 0);
   give(c, 1, r, 2, dtype_of(c));
   return WK_OK;
 }
 wk_status wk__meta_svd(wk__call *c) {
+  WK__ARGS(_linalg_svd);
   WK_TRY(check(c, false));
-  const wk_tensor *a = c->args[WK__ARG(_linalg_svd, A)].tensor;
-  if (wk_int_lt(rows(a), columns(a))) return wk_fail(WK_RUNTIME_ERROR, "svd: expected no more columns than rows");
-  wk_int n = columns(a), u[] = {rows(a), n}, square[] = {n, n};
+  const wk_tensor *a = c->args[A_A].tensor;
+  bool full = wk__arg_bool(c, A_full_matrices);
+  wk_int k = least(a), u[] = {rows(a), full ? rows(a) : k}, vh[] = {full ? columns(a) : k, columns(a)};
   give(c, 0, u, 2, dtype_of(c));
-  give(c, 1, &n, 1, dtype_of(c));
-  give(c, 2, square, 2, dtype_of(c));
+  give(c, 1, &k, 1, wk__real_dtype(dtype_of(c)));
+  give(c, 2, vh, 2, dtype_of(c));
+  if (!wk__arg_bool(c, A_compute_uv)) give_nothing(c, 0), give_nothing(c, 2);
+  return WK_OK;
+}
+wk_status wk__meta_matrix_exp(wk__call *c) {
+  const wk_tensor *a = c->args[WK__ARG(linalg_matrix_exp, self)].tensor;
+  if (a->dtype != WK_FLOAT16 && a->dtype != WK_BFLOAT16) WK_TRY(check(c, true));
+  wk__spec_contiguous(&c->specs[0], dtype_of(c), a->device, a->ndim, a->sizes);
+  return WK_OK;
+}
+wk_status wk__meta_check_phases(wk__call *c) {
+  const wk_tensor *t = c->args[WK__ARG(_linalg_check_phases, self)].tensor;
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)t->dtype, t->device, t->ndim, t->sizes);
   return WK_OK;
 }
 wk_status wk__meta_geqrf(wk__call *c) {
   WK__ARGS(geqrf);
   wk_dtype dtype = dtype_of(c);
-  if (dtype != WK_FLOAT32 && dtype != WK_FLOAT64)
+  if (dtype != WK_FLOAT32 && dtype != WK_FLOAT64 && !wk_dtype_is_complex(dtype))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"geqrf_cpu\" not implemented for '%s'", wk__dtype_legacy(dtype));
-  WK_TRY(check(c, false));
+  if (c->args[A_self].tensor->ndim < 2)
+    return wk_fail(WK_RUNTIME_ERROR, "torch.geqrf: input must have at least 2 dimensions.");
   wk_int last[] = {rows(c->args[A_self].tensor), columns(c->args[A_self].tensor)}, k = least(c->args[A_self].tensor);
   give(c, 0, last, 2, dtype_of(c));
   give(c, 1, &k, 1, dtype_of(c));
@@ -217,14 +238,14 @@ static wk_tensor *first_columns(wk_tensor *t, wk_int n) {
   return wk_slice(t, -1, wk__v_int(0), wk__v_size(n), wk_int_of(1));
 }
 static wk_tensor *columns_from(wk_tensor *t, wk_int n) { return wk_slice(t, -1, wk__v_size(n), NONE, wk_int_of(1)); }
-/* The solution of a x = b with a triangle; `transposed`: of a^T x = b. */
-static wk_tensor *triangle(wk_tensor *a, wk_tensor *b, bool upper, bool unit, bool transposed) {
-  return transposed ? wk__linalg_solve_triangular(turned(a), b, !upper, unit)
+/* The solution of a x = b with a triangle; `of_adjoint`: of a^H x = b. */
+static wk_tensor *triangle(wk_tensor *a, wk_tensor *b, bool upper, bool unit, bool of_adjoint) {
+  return of_adjoint ? wk__linalg_solve_triangular(adjoint(a), b, !upper, unit)
                     : wk__linalg_solve_triangular(a, b, upper, unit);
 }
-/* b a^-1 and b a^-T */
-static wk_tensor *from_right(wk_tensor *b, wk_tensor *a, bool upper, bool unit, bool transposed) {
-  return turned(triangle(a, turned(b), upper, unit, !transposed));
+/* b a^-1 and b a^-H */
+static wk_tensor *from_right(wk_tensor *b, wk_tensor *a, bool upper, bool unit, bool of_adjoint) {
+  return adjoint(triangle(a, adjoint(b), upper, unit, !of_adjoint));
 }
 static wk_tensor *solved(wk_tensor *a, wk_tensor *b) {
   wk_tensor *results[2] = {NULL};
@@ -250,7 +271,7 @@ wk_status wk__vjp_solve_triangular(wk__vjp *v) {
   bool upper = v->args[A_upper].boolean, unit = v->args[A_unitriangular].boolean;
   wk_tensor *g = triangle(ARG(A_self), v->grads[0], upper, unit, true);
   if (wk__needs(v, A_self)) {
-    wk_tensor *whole = wk_neg(product(g, turned(v->results[0])));
+    wk_tensor *whole = wk_neg(product(g, adjoint(v->results[0])));
     WK_TRY(wk__vjp_set(v, A_self, upper ? wk_triu(whole, unit) : wk_tril(whole, -(int64_t)unit)));
   }
   return wk__needs(v, A_B) ? wk__vjp_set(v, A_B, g) : WK_OK;
@@ -282,11 +303,32 @@ wk_status wk__vjp_slogdet(wk__vjp *v) {
   return wk__vjp_set(v, A_A, inverse_adjoint(ARG(A_A), factor));
 }
 
+/* Vectors are given but for a phase: a function that depends on it has no derivative, which shows in the imaginary
+ * parts of the diagonal of X^H dX. */
+#define OF_VECTORS                                                                                                     \
+  "The eigenvectors in the complex case are specified up to multiplication by e^{i phi}. The specified loss function " \
+  "depends on this quantity, so it is ill-defined."
+#define EIGH_PHASES "linalg_eigh_backward: " OF_VECTORS
+#define EIG_PHASES "linalg_eig_backward: " OF_VECTORS
+static const char SVD_PHASES[] =
+    "svd_backward: The singular vectors in the complex case are specified up to multiplication by e^{i phi}. The "
+    "specified loss function depends on this phase term, making it ill-defined.";
+
+static wk_tensor *turns_of(wk_tensor *m) { return m ? wk_imag(wk_diagonal(m, 0, -2, -1)) : NULL; }
+static wk_tensor *checked(wk_tensor *m, wk_tensor *turns, const char *text) {
+  return m && turns ? wk__linalg_check_phases(m, wk_detach(turns), text) : NULL;
+}
+static wk_tensor *without_phase(wk_tensor *m, const char *text) {
+  return m && wk_dtype_is_complex((wk_dtype)m->dtype) ? checked(m, turns_of(m), text) : m;
+}
+
+wk_status wk__vjp_check_phases(wk__vjp *v) { return wk__vjp_set(v, WK__ARG(_linalg_check_phases, self), v->grads[0]); }
+
 /* A V = V diag(L), columns of V of length one. With E_jk = L_k - L_j and M = V^H dV:
  * V^-H ((M - V^H V diag(Re M_kk)) / E* off the diagonal, dL on it) V^H (C. Boeddeker and others, "On the computation of
  * complex-valued gradients with application to statistically optimum beamforming", 2017, section 4.6) */
 static wk_tensor *between_vectors(wk_tensor *values, wk_tensor *vectors, wk_tensor *gradient) {
-  wk_tensor *m = product(adjoint(vectors), gradient);
+  wk_tensor *m = without_phase(product(adjoint(vectors), gradient), EIG_PHASES);
   wk_tensor *lengths = m ? wk_real(wk_diagonal(m, 0, -2, -1)) : NULL;
   if (!lengths) return NULL;
   m = less(m, product(adjoint(vectors), wk_mul(vectors, as_row(lengths))));
@@ -306,11 +348,11 @@ wk_status wk__vjp_eig(wk__vjp *v) {
                      gradient && !wk_dtype_is_complex((wk_dtype)ARG(A_A)->dtype) ? wk_real(gradient) : gradient);
 }
 
-/* Of a square matrix: L^-T (tril(L^T dL, -1) + triu(dU U^T)) U^-T. The triangles of a packed matrix stand beside each
+/* Of a square matrix: L^-H (tril(L^H dL, -1) + triu(dU U^H)) U^-H. The triangles of a packed matrix stand beside each
  * other, and so do their gradients. */
 static wk_tensor *lu_square(wk_tensor *lu, wk_tensor *gl, wk_tensor *gu) {
   wk_tensor *l = sum_of(wk_tril(lu, -1), identity(lu)), *u = wk_triu(lu, 0);
-  wk_tensor *middle = sum_of(wk_tril(product(turned(l), gl), -1), wk_triu(product(gu, turned(u)), 0));
+  wk_tensor *middle = sum_of(wk_tril(product(adjoint(l), gl), -1), wk_triu(product(gu, adjoint(u)), 0));
   return from_right(triangle(lu, middle, false, true, true), lu, true, false, true);
 }
 /* More rows: L2 = A2 U^-1. */
@@ -318,7 +360,7 @@ static wk_tensor *lu_high(wk_tensor *lu, wk_tensor *g) {
   wk_int n = columns(lu);
   wk_tensor *top = first_rows(lu, n), *g_top = first_rows(g, n);
   wk_tensor *below = from_right(rows_from(g, n), top, true, false, true);
-  wk_tensor *gu = less(wk_triu(g_top, 0), product(turned(rows_from(lu, n)), below));
+  wk_tensor *gu = less(wk_triu(g_top, 0), product(adjoint(rows_from(lu, n)), below));
   wk_tensor *parts[] = {lu_square(top, wk_tril(g_top, -1), wk_triu(gu, 0)), below};
   return parts[0] && parts[1] ? wk_cat(parts, 2, -2) : NULL;
 }
@@ -327,7 +369,7 @@ static wk_tensor *lu_wide(wk_tensor *lu, wk_tensor *g) {
   wk_int m = rows(lu);
   wk_tensor *left = first_columns(lu, m), *g_left = first_columns(g, m);
   wk_tensor *beside = triangle(left, columns_from(g, m), false, true, true);
-  wk_tensor *gl = less(wk_tril(g_left, -1), product(beside, turned(columns_from(lu, m))));
+  wk_tensor *gl = less(wk_tril(g_left, -1), product(beside, adjoint(columns_from(lu, m))));
   wk_tensor *parts[] = {lu_square(left, wk_tril(gl, -1), wk_triu(g_left, 0)), beside};
   return parts[0] && parts[1] ? wk_cat(parts, 2, -1) : NULL;
 }
@@ -344,12 +386,12 @@ wk_status wk__vjp_lu_factor(wk__vjp *v) {
                      index && of_sorted ? wk_scatter_src(zeros, -2, index, of_sorted) : NULL);
 }
 
-/* (S + S^T) / 2 with S = L^-T tril(L^T dL) L^-1, its diagonal halved */
+/* (S + S^H) / 2 with S = L^-H tril(L^H dL) L^-1, its diagonal halved */
 wk_status wk__vjp_cholesky(wk__vjp *v) {
-  wk_tensor *l = v->results[0], *whole = product(turned(l), wk_tril(v->grads[0], 0));
+  wk_tensor *l = v->results[0], *whole = product(adjoint(l), wk_tril(v->grads[0], 0));
   wk_tensor *phi = half(sum_of(wk_tril(whole, 0), wk_tril(whole, -1)));
   wk_tensor *s = from_right(triangle(l, phi, false, false, true), l, false, false, false);
-  return wk__vjp_set(v, WK__ARG(_linalg_cholesky, A), half(sum_of(s, turned(s))));
+  return wk__vjp_set(v, WK__ARG(_linalg_cholesky, A), half(sum_of(s, adjoint(s))));
 }
 
 /* 1 / (x_j - x_i) beside the diagonal, where it is 0 */
@@ -358,27 +400,33 @@ static wk_tensor *quotients(wk_tensor *x) {
   wk_tensor *diagonal = wk_ne_Scalar(one, wk__v_int(0));
   return wk_where_ScalarSelf(diagonal, wk__v_int(0), wk_reciprocal(sum_of(apart, one)));
 }
-/* V (diag(dw) + (V^T dV) / (w_j - w_i)) V^T */
+/* V (diag(dw) + (V^H dV) / (w_j - w_i)) V^H */
 wk_status wk__vjp_eigh(wk__vjp *v) {
-  wk_tensor *w = v->results[0], *vectors = v->results[1], *gw = v->grads[0], *gv = v->grads[1], *middle = NULL;
-  if (gv) middle = wk_mul(product(turned(vectors), gv), quotients(w));
+  WK__ARGS(_linalg_eigh);
+  wk_tensor *made[2] = {v->results[0], v->results[1]}, *middle = NULL;
+  if (!v->args[A_compute_v].boolean) WK_TRY(wk__linalg_eigh(ARG(A_A), v->args[A_UPLO].string, true, made));
+  wk_tensor *w = made[0], *vectors = made[1], *gw = v->grads[0], *gv = v->grads[1];
+  if (gv) middle = wk_mul(without_phase(product(adjoint(vectors), gv), EIGH_PHASES), quotients(w));
+  if (gv && !middle) return wk_error_category();
   if (gw) middle = sum_of(middle, wk_mul(as_row(gw), identity(vectors)));
-  return wk__vjp_set(v, WK__ARG(_linalg_eigh, A), product(product(vectors, middle), turned(vectors)));
+  return wk__vjp_set(v, A_A, product(product(vectors, middle), adjoint(vectors)));
 }
 
-/* (dQ + Q S) R^-T with S the lower triangle of M = R dR^T - dQ^T Q in both places */
+/* (dQ + Q S) R^-H with S the lower triangle of M = R dR^H - dQ^H Q in both places, its diagonal real */
 static wk_tensor *qr_high(wk_tensor *q, wk_tensor *r, wk_tensor *gq, wk_tensor *gr) {
-  wk_tensor *m = gr ? product(r, turned(gr)) : NULL;
-  if (gq) m = m ? less(m, product(turned(gq), q)) : wk_neg(product(turned(gq), q));
-  wk_tensor *s = sum_of(wk_tril(m, 0), turned(wk_tril(m, -1)));
+  wk_tensor *m = gr ? product(r, adjoint(gr)) : NULL;
+  if (gq) m = m ? less(m, product(adjoint(gq), q)) : wk_neg(product(adjoint(gq), q));
+  wk_tensor *below = wk_tril(m, -1), *along = m ? wk_diagonal(m, 0, -2, -1) : NULL;
+  if (along && wk_dtype_is_complex((wk_dtype)along->dtype)) along = wk_real(along);
+  wk_tensor *s = along ? sum_of(sum_of(below, adjoint(below)), wk_diag_embed(along, 0, -2, -1)) : NULL;
   return from_right(sum_of(gq, product(q, s)), r, true, false, true);
 }
-/* More columns: A = (X, Y), R = (U, V), X = Q U and V = Q^T Y. */
+/* More columns: A = (X, Y), R = (U, V), X = Q U and V = Q^H Y. */
 static wk_tensor *qr_wide(wk_tensor *q, wk_tensor *r, wk_tensor *gq, wk_tensor *gr) {
   wk_int m = rows(r);
   wk_tensor *u = first_columns(r, m), *y = product(q, columns_from(r, m));
   wk_tensor *gu = gr ? first_columns(gr, m) : NULL, *gv = gr ? columns_from(gr, m) : NULL;
-  if (gv) gq = sum_of(gq, product(y, turned(gv)));
+  if (gv) gq = sum_of(gq, product(y, adjoint(gv)));
   wk_tensor *beside = gv ? product(q, gv) : wk_zeros_like(y, WK_DTYPE_NONE, NONE, NULL);
   wk_tensor *parts[] = {qr_high(q, u, gq, gu), beside};
   return parts[0] && parts[1] ? wk_cat(parts, 2, -1) : NULL;
@@ -398,40 +446,89 @@ wk_status wk__vjp_qr(wk__vjp *v) {
                      wide ? qr_wide(q, r, v->grads[0], v->grads[1]) : qr_high(q, r, v->grads[0], v->grads[1]));
 }
 
-/* x - x^T */
-static wk_tensor *skew(wk_tensor *x) { return less(x, turned(x)); }
+/* x - x^H */
+static wk_tensor *skew(wk_tensor *x) { return less(x, adjoint(x)); }
 /* What of g is orthogonal to the columns of q. */
-static wk_tensor *outside(wk_tensor *q, wk_tensor *g) { return less(g, product(q, product(turned(q), g))); }
-/* U ((skew(U^T dU) / E) S + S (skew(V^T dV) / E) + diag(dS)) V^T with E = s_j^2 - s_i^2, and what dU and dV have
- * outside of U and V */
+static wk_tensor *outside(wk_tensor *q, wk_tensor *g) { return less(g, product(q, product(adjoint(q), g))); }
+
+/* The first columns of U and V and their gradients: what is beyond the singular values follows from them. */
+typedef struct svd_parts {
+  wk_tensor *u, *s, *w, *gu, *gw;
+  wk_tensor *of_u, *of_w; /* skew(U^H dU), skew(V^H dV) */
+} svd_parts;
+
+static wk_status svd_parts_of(wk__vjp *v, svd_parts *p) {
+  WK__ARGS(_linalg_svd);
+  wk_tensor *made[3] = {v->results[0], v->results[1], v->results[2]}, *gvh = v->grads[2];
+  if (!v->args[A_compute_uv].boolean) WK_TRY(wk__linalg_svd(ARG(A_A), false, true, made));
+  wk_int k = made[1]->sizes[made[1]->ndim - 1];
+  p->s = made[1];
+  p->u = first_columns(made[0], k);
+  p->w = adjoint(first_rows(made[2], k));
+  p->gu = v->grads[0] ? first_columns(v->grads[0], k) : NULL;
+  p->gw = gvh ? adjoint(first_rows(gvh, k)) : NULL;
+  p->of_u = p->gu ? skew(product(adjoint(p->u), p->gu)) : NULL;
+  p->of_w = p->gw ? skew(product(adjoint(p->w), p->gw)) : NULL;
+  return !p->u || !p->w || (p->gu && !p->of_u) || (p->gw && !p->of_w) ? wk_error_category() : WK_OK;
+}
+/* Complex vectors: U and V have one phase in common, and what is left of it beside the check is on the diagonal. */
+static wk_status svd_phases(svd_parts *p, wk_tensor **out_diagonal) {
+  wk_tensor *turns =
+      p->of_u && p->of_w ? sum_of(turns_of(p->of_u), turns_of(p->of_w)) : turns_of(p->of_u ? p->of_u : p->of_w);
+  *out_diagonal = NULL;
+  if (p->of_u)
+    p->of_u = checked(p->of_u, turns, SVD_PHASES);
+  else
+    p->of_w = checked(p->of_w, turns, SVD_PHASES);
+  if (p->gu && p->gw && p->of_u)
+    *out_diagonal = wk_div(wk_diagonal(p->of_u, 0, -2, -1), wk_mul_Scalar(p->s, wk__v_int(2)));
+  return p->of_u || p->of_w ? WK_OK : wk_error_category();
+}
+/* U ((skew(U^H dU) / E) S + S (skew(V^H dV) / E) + diag(dS)) V^H with E = s_j^2 - s_i^2, and what dU and dV have
+ * outside of U and V (Z. Wan, S. Zhang, "Automatic differentiation for complex valued SVD", 2019) */
 wk_status wk__vjp_svd(wk__vjp *v) {
-  wk_tensor *u = v->results[0], *s = v->results[1], *w = v->results[2];
-  wk_tensor *gu = v->grads[0], *gs = v->grads[1], *gw = v->grads[2], *middle = NULL, *more = NULL;
-  wk_tensor *e = gu || gw ? quotients(wk_mul(s, s)) : NULL;
-  if (gu) middle = wk_mul(wk_mul(skew(product(turned(u), gu)), e), as_row(s));
-  if (gw) middle = sum_of(middle, wk_mul(as_column(s), wk_mul(skew(product(turned(w), gw)), e)));
-  if (gs) middle = sum_of(middle, wk_mul(as_row(gs), identity(w)));
-  if (gu && wk_int_lt(columns(u), rows(u))) more = wk_div(outside(u, gu), as_row(s));
-  wk_tensor *left = product(u, middle);
-  return wk__vjp_set(v, WK__ARG(_linalg_svd, A), product(more ? sum_of(left, more) : left, turned(w)));
+  svd_parts p = {0};
+  WK_TRY(svd_parts_of(v, &p));
+  wk_tensor *middle = NULL, *diagonal = v->grads[1], *turns = NULL, *sum;
+  bool vectors = p.gu || p.gw;
+  if (vectors && wk_dtype_is_complex((wk_dtype)p.u->dtype)) WK_TRY(svd_phases(&p, &turns));
+  wk_tensor *e = vectors ? quotients(wk_mul(p.s, p.s)) : NULL;
+  if (p.gu) middle = wk_mul(wk_mul(p.of_u, e), as_row(p.s));
+  if (p.gw) middle = sum_of(middle, wk_mul(as_column(p.s), wk_mul(p.of_w, e)));
+  diagonal = sum_of(diagonal, turns);
+  if (diagonal) middle = sum_of(middle, wk_diag_embed(diagonal, 0, -2, -1));
+  sum = product(p.u, wk__in_dtype(middle, (wk_dtype)p.u->dtype)); /* of values alone it is real */
+  if (p.gu && wk_int_lt(columns(p.u), rows(p.u))) sum = sum_of(sum, wk_div(outside(p.u, p.gu), as_row(p.s)));
+  sum = product(sum, adjoint(p.w));
+  if (p.gw && wk_int_lt(columns(p.w), rows(p.w)))
+    sum = sum_of(sum, product(p.u, adjoint(wk_div(outside(p.w, p.gw), as_row(p.s)))));
+  return wk__vjp_set(v, WK__ARG(_linalg_svd, A), sum);
+}
+
+/* exp of (A^H, dX; 0, A^H) has the gradient above its diagonal (A. Al-Mohy, N. Higham, 2009). */
+wk_status wk__vjp_matrix_exp(wk__vjp *v) {
+  wk_tensor *a = adjoint(ARG(WK__ARG(linalg_matrix_exp, self))), *g = v->grads[0];
+  if (!a || wk_int_eq(a->numel, wk_int_of(0)))
+    return a ? wk__vjp_set(v, WK__ARG(linalg_matrix_exp, self), wk_zero(g)) : wk_error_category();
+  wk_int n = columns(a);
+  wk_tensor *above[] = {a, g}, *below[] = {wk_zero(a), a};
+  wk_tensor *both[] = {wk_cat(above, 2, -1), below[0] ? wk_cat(below, 2, -1) : NULL};
+  wk_tensor *whole = both[0] && both[1] ? wk_linalg_matrix_exp(wk_cat(both, 2, -2)) : NULL;
+  return wk__vjp_set(v, WK__ARG(linalg_matrix_exp, self), whole ? columns_from(first_rows(whole, n), n) : NULL);
 }
 
 /* ================================================ what follows from them ========================================= */
 
 /* U, the singular values and V, with as many columns as there are values. */
 static wk_status spectrum(wk_tensor *a, bool hermitian, wk_tensor *out[3]) {
-  wk_tensor *made[3] = {NULL};
-  bool high = wk_int_ge(rows(a), columns(a));
   if (hermitian) {
-    WK_TRY(wk__linalg_eigh(a, "L", made));
-    out[0] = out[2] = made[1], out[1] = made[0];
+    WK_TRY(wk__linalg_eigh(a, "L", true, out));
+    out[2] = out[1], out[1] = out[0], out[0] = out[2];
     return WK_OK;
   }
-  wk_tensor *from = high ? a : turned(a);
-  if (!from) return wk_error_category();
-  WK_TRY(wk__linalg_svd(from, made));
-  out[0] = made[high ? 0 : 2], out[1] = made[1], out[2] = made[high ? 2 : 0];
-  return WK_OK;
+  WK_TRY(wk__linalg_svd(a, false, true, out));
+  out[2] = adjoint(out[2]);
+  return out[2] ? WK_OK : wk_error_category();
 }
 
 /* Below which values count as zero: the larger of atol and rtol times the largest, where rtol is by default what
@@ -439,9 +536,9 @@ static wk_status spectrum(wk_tensor *a, bool hermitian, wk_tensor *out[3]) {
 static wk_tensor *least_value(const wk_tensor *a, wk_tensor *sizes, const wk_value *atol, const wk_value *rtol) {
   wk_int last = wk_int_of(-1);
   wk_tensor *most = wk_amax(sizes, &last, 1, false);
-  double eps = a->dtype == WK_FLOAT32 ? 0x1p-23 : 0x1p-52;
+  double eps = wk__real_dtype((wk_dtype)a->dtype) == WK_FLOAT32 ? 0x1p-23 : 0x1p-52;
   wk_int length = wk_int_max(rows(a), columns(a));
-  wk_tensor *absolute = atol->tag == WK_VALUE_TENSOR ? atol->tensor : NULL, *relative = NULL;
+  wk_tensor *absolute = wk__tensor_or_null(atol), *relative = NULL;
   if (rtol->tag == WK_VALUE_TENSOR) {
     relative = wk_mul(rtol->tensor, most);
   } else {
@@ -458,7 +555,7 @@ static wk_tensor *pseudoinverse(const wk__call *c) {
   wk_tensor *sizes = wk_abs(parts[1]), *least = least_value(a, sizes, &c->args[A_atol], &c->args[A_rtol]);
   wk_tensor *kept = least ? wk_gt(sizes, as_column(least)) : NULL;
   wk_tensor *inverse = kept ? wk_where_ScalarOther(kept, wk_reciprocal(parts[1]), wk__v_int(0)) : NULL;
-  return inverse ? product(wk_mul(parts[2], as_row(inverse)), turned(parts[0])) : NULL;
+  return inverse ? product(wk_mul(parts[2], as_row(inverse)), adjoint(parts[0])) : NULL;
 }
 wk_status wk__compose_pinv(wk__call *c) {
   wk_scope scope;
@@ -468,16 +565,16 @@ wk_status wk__compose_pinv(wk__call *c) {
   wk_scope_end(&scope);
   return inverse ? WK_OK : wk_error_category();
 }
-/* dA = -P^T dP P^T + (1 - A P) dP^T P P^T + P^T P dP^T (1 - P A): G. Golub, V. Pereyra (1973) */
+/* dA = -P^H dP P^H + (1 - A P) dP^H P P^H + P^H P dP^H (1 - P A): G. Golub, V. Pereyra (1973) */
 wk_status wk__vjp_pinv(wk__vjp *v) {
   wk_tensor *a = ARG(WK__ARG(_linalg_pinv, A)), *p = v->results[0], *g = v->grads[0];
-  wk_tensor *right = product(product(turned(g), p), turned(p)), *left = product(turned(p), product(p, turned(g)));
-  wk_tensor *inside = product(turned(p), product(g, turned(p)));
+  wk_tensor *right = product(product(adjoint(g), p), adjoint(p)), *left = product(adjoint(p), product(p, adjoint(g)));
+  wk_tensor *inside = product(adjoint(p), product(g, adjoint(p)));
   wk_tensor *both = sum_of(less(right, product(a, product(p, right))), less(left, product(product(left, p), a)));
   return wk__vjp_set(v, WK__ARG(_linalg_pinv, A), less(both, inside));
 }
 
-/* x of L L^T x = b; `upper`: of L^T L x = b */
+/* x of L L^H x = b; `upper`: of L^H L x = b */
 wk_status wk__compose_cholesky_solve(wk__call *c) {
   WK__ARGS(_cholesky_solve);
   wk_scope scope;
@@ -489,19 +586,19 @@ wk_status wk__compose_cholesky_solve(wk__call *c) {
   wk_scope_end(&scope);
   return x ? WK_OK : wk_error_category();
 }
-/* dB is the solution for dX; with S = dB X^T + X dB^T: dL = -S L, and of the upper factor -L S, the whole matrix. */
+/* dB is the solution for dX; with S = dB X^H + X dB^H: dL = -S L, and of the upper factor -L S, the whole matrix. */
 wk_status wk__vjp_cholesky_solve(wk__vjp *v) {
   WK__ARGS(_cholesky_solve);
   bool upper = v->args[A_upper].boolean;
   wk_tensor *factor = ARG(A_input2), *g = wk__cholesky_solve(v->grads[0], factor, upper);
   if (wk__needs(v, A_input2)) {
-    wk_tensor *one = product(g, turned(v->results[0])), *both = sum_of(one, turned(one));
+    wk_tensor *one = product(g, adjoint(v->results[0])), *both = sum_of(one, adjoint(one));
     WK_TRY(wk__vjp_set(v, A_input2, wk_neg(upper ? product(factor, both) : product(both, factor))));
   }
   return wk__needs(v, A_self) ? wk__vjp_set(v, A_self, g) : WK_OK;
 }
 
-/* ---- the product of reflections H_k = 1 - tau_k v_k v_k^T, the last first ---- */
+/* ---- the product of reflections H_k = 1 - tau_k v_k v_k^H, the last first ---- */
 
 static wk_tensor *column_of(wk_tensor *t, int64_t k) {
   return wk_slice(t, -1, wk__v_int(k), wk__v_int(k + 1), wk_int_of(1));
@@ -510,17 +607,24 @@ static wk_tensor *column_of(wk_tensor *t, int64_t k) {
 typedef struct reflections {
   int64_t count;
   wk_tensor *vectors, *factors;   /* (..., m, count) with ones on the diagonal, (..., 1, count) */
-  wk_tensor **before, **products; /* of each: what it was applied to, and v^T of that */
+  wk_tensor **before, **products; /* of each: what it was applied to, and v^H of that */
 } reflections;
 
 static wk_tensor *applied(const reflections *r, int64_t k, wk_tensor *to, wk_tensor **out_product) {
   wk_tensor *vector = column_of(r->vectors, k);
-  *out_product = product(turned(vector), to);
+  *out_product = product(adjoint(vector), to);
   return less(to, wk_mul(column_of(r->factors, k), product(vector, *out_product)));
 }
 
-/* dQ goes through the reflections from the first to the last: of H q, dq = H dQ, dtau = -dQ^T v v^T q and
- * dv = -tau (dQ q^T v + q dQ^T v). */
+/* H^H g */
+static wk_tensor *applied_back(const reflections *r, int64_t k, wk_tensor *to, wk_tensor **out_product) {
+  wk_tensor *vector = column_of(r->vectors, k);
+  *out_product = product(adjoint(vector), to);
+  return less(to, wk_mul(wk__conj(column_of(r->factors, k)), product(vector, *out_product)));
+}
+
+/* dQ goes through the reflections from the first to the last: of H q, dq = H^H dQ, dtau = -(v^H dQ) (v^H q)^H and
+ * dv = -(tau^* dQ q^H v + tau q dQ^H v). */
 static wk_status reflect_back(wk__vjp *v, reflections *r, wk_tensor **vectors, wk_tensor **factors) {
   WK__ARGS(linalg_householder_product);
   wk_tensor *input = ARG(A_input), *g = v->grads[0];
@@ -535,10 +639,12 @@ static wk_status reflect_back(wk__vjp *v, reflections *r, wk_tensor **vectors, w
     q = applied(r, k, q, &r->products[k]);
   }
   for (int64_t k = 0; k < r->count; k++) {
-    wk_tensor *along, *next = applied(r, k, g, &along);
-    wk_tensor *both = sum_of(product(g, turned(r->products[k])), product(r->before[k], turned(along)));
-    factors[k] = wk_neg(wk_sum_dim_IntList(wk_mul(along, r->products[k]), &last, 1, false, WK_DTYPE_NONE));
-    vectors[k] = wk_neg(wk_mul(column_of(r->factors, k), both));
+    wk_tensor *along, *next = applied_back(r, k, g, &along);
+    wk_tensor *factor = column_of(r->factors, k), *reverse = product(r->before[k], adjoint(along));
+    wk_tensor *straight = wk_mul(wk__conj(factor), product(g, adjoint(r->products[k])));
+    wk_tensor *both = wk_mul(along, wk__conj(r->products[k]));
+    factors[k] = wk_neg(wk_sum_dim_IntList(both, &last, 1, false, WK_DTYPE_NONE));
+    vectors[k] = wk_neg(sum_of(straight, wk_mul(factor, reverse)));
     if (!factors[k] || !vectors[k]) return wk_error_category();
     g = next;
   }

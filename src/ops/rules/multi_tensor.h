@@ -6,16 +6,8 @@
 #include "device/device.h"
 #include "ops/ops.h"
 
-typedef struct wk__multi_tensor_body {
-  wk__nest *nest;
-  const wk__device_type *device;
-  wk__code *code;
-  const char *name;         /* for people */
-  wk__code_group *improved; /* NULL until a graph has asked; compile/fuse/kernel.c's, under its lock */
-} wk__multi_tensor_body;
-
 /* The bodies that a call runs, one for each combination of dtypes, at most `most`: how many. None of other operators.
  * Tensors may be descriptions. */
-int wk__multi_tensor_bodies(const wk_op *op, const wk_value *args, wk__multi_tensor_body **out, int most);
+int wk__multi_tensor_bodies(const wk_op *op, const wk_value *args, wk__kept_code **out, int most);
 
 #endif

@@ -83,8 +83,10 @@ wk_status wk__meta_layer_norm(wk__call *c) {
                    wk__dtype_legacy((wk_dtype)t->dtype));
   if (wk__arg_tensor(c, A_weight)) WK_TRY(wk__check_norm_parameter(c->args[A_weight].tensor, shape, "weight"));
   if (wk__arg_tensor(c, A_bias)) WK_TRY(wk__check_norm_parameter(c->args[A_bias].tensor, shape, "bias"));
+  const wk_tensor *parameter = wk__arg_tensor(c, wk__arg_tensor(c, A_weight) ? A_weight : A_bias);
   WK_TRY(wk__meta_like_first(c));
-  wk__spec_reduced(&c->specs[1], t, last_dims(t->ndim, (int)shape->count), true, (wk_dtype)t->dtype);
+  wk__spec_reduced(&c->specs[1], t, last_dims(t->ndim, (int)shape->count), true,
+                   (wk_dtype)(parameter ? parameter : t)->dtype); /* float beside float parameters of small floats */
   wk__spec_copy(&c->specs[2], &c->specs[1]);
   return WK_OK;
 }

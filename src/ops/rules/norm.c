@@ -31,6 +31,9 @@ wk_status wk__compose_rms_norm(wk__call *c) {
   wk_tensor *x = c->args[WK__ARG(rms_norm, input)].tensor, *weight = wk__arg_tensor(c, WK__ARG(rms_norm, weight));
   const wk_value *shape = &c->args[WK__ARG(rms_norm, normalized_shape)];
   wk_int dims[WK_MAX_DIMS];
+  if (x->ndim < (int)shape->count)
+    return wk_fail(WK_VALUE_ERROR, "Input tensor must have at least %d dimensions, but got %d", (int)shape->count,
+                   x->ndim);
   WK_TRY(wk__check_norm_shape(x, shape, ""));
   WK_TRY(check_floating(x, "rms_norm"));
   if (weight) WK_TRY(wk__check_norm_parameter(weight, shape, "weight"));
@@ -264,24 +267,39 @@ static wk_tensor *statistic(const wk__call *c, wk_tensor *t) {
   wk_int sizes[] = {c->args[A_N].integer, c->args[A_group].integer};
   return wk__in_dtype(wk_reshape(t, sizes, 2), (wk_dtype)(weight ? weight : x)->dtype);
 }
+
+/* Mean and inverse deviation of each group of the images, as (N, group). */
+static wk_status give_statistics(wk__call *c, wk_tensor *images) {
+  WK__ARGS(native_group_norm);
+  groups g = groups_of(images, c->args[A_group].integer);
+  wk_int last = wk_int_of(-1);
+  wk_tensor *rows = shaped(in_float(images), g.samples, g.count, wk_int_mul(g.each, g.places));
+  wk_tensor *mean = statistic(c, wk_mean_dim(rows, &last, 1, false, WK_DTYPE_NONE));
+  wk_tensor *var = wk_var_correction(rows, &last, 1, wk__v_int(0), false);
+  wk_tensor *inverse = statistic(c, wk_rsqrt(wk_add_Scalar(var, c->args[A_eps], wk__v_int(1))));
+  if (!mean || !inverse) return wk_error_category();
+  c->results[1] = wk__v_tensor(wk_scope_keep(mean));
+  c->results[2] = wk__v_tensor(wk_scope_keep(inverse));
+  return WK_OK;
+}
+
 wk_status wk__compose_native_group_norm(wk__call *c) {
   WK__ARGS(native_group_norm);
-  wk_tensor *x = c->args[A_input].tensor, *moments[2] = {NULL, NULL};
-  wk_int groups = wk_int_mul(c->args[A_N].integer, c->args[A_group].integer);
+  wk_tensor *x = c->args[A_input].tensor, *images = x;
+  const wk_int sizes[] = {c->args[A_N].integer, c->args[A_C].integer, c->args[A_HxW].integer};
+  bool own = x->ndim > 1 && wk_int_eq(x->sizes[0], sizes[0]) && wk_int_eq(x->sizes[1], sizes[1]);
+  if (!wk_int_eq(x->numel, wk_int_mul(wk_int_mul(sizes[0], sizes[1]), sizes[2])))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Expected X.numel() == N * C * HxW to be true, but got false.  (Could this error message be "
+                   "improved?  If so, please report an enhancement request to PyTorch.)");
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *y = wk_group_norm(x, wk__arg_int(c, A_group), wk__arg_tensor(c, A_weight), wk__arg_tensor(c, A_bias),
+  if (!own) images = wk_reshape(x, sizes, 3);
+  wk_tensor *y = wk_group_norm(images, wk__arg_int(c, A_group), wk__arg_tensor(c, A_weight), wk__arg_tensor(c, A_bias),
                                c->args[A_eps].number, false);
-  wk_int each = wk_int_mul(c->args[A_HxW].integer, wk_int_floordiv(c->args[A_C].integer, c->args[A_group].integer));
-  wk_tensor *rows = y ? shaped(in_float(wk_detach(x)), one(), groups, each) : NULL;
-  if (!rows || wk__channel_moments(rows, moments) != WK_OK) return wk__give_up(&scope, wk_error_category());
-  wk_tensor *mean = statistic(c, moments[0]);
-  wk_tensor *inverse = statistic(c, wk_rsqrt(wk_add_Scalar(moments[1], c->args[A_eps], wk__v_int(1))));
-  if (mean && inverse) {
-    c->results[1] = wk__v_tensor(wk_scope_keep(mean));
-    c->results[2] = wk__v_tensor(wk_scope_keep(inverse));
-  }
-  return wk__give(c, &scope, mean && inverse ? y : NULL);
+  if (!own) y = wk_reshape(y, x->sizes, x->ndim);
+  if (!y || give_statistics(c, images) != WK_OK) return wk__give_up(&scope, wk_error_category());
+  return wk__give(c, &scope, y);
 }
 
 /* ---- instance norm ---- */

@@ -42,7 +42,7 @@ enum { STEP_SIZE, ROOT_CORRECTION, MOVE, BETA2, REST2, EPSILON, DECAY, SCALE }; 
 enum { RATE = STEP_SIZE, MOMENTUM_FACTOR = MOVE, REST_DAMPENING = REST2, FACTOR = 0 }; /* SGD; list arithmetic */
 
 typedef struct body {
-  wk__multi_tensor_body is; /* first: callers have a pointer to it */
+  wk__kept_code is; /* first: callers have a pointer to it */
   struct body *next;
   uint64_t key;
 } body;
@@ -162,7 +162,7 @@ static uint64_t key_of(family kind, uint32_t options, const row *r) {
 
 static const char *const names[] = {"adam", "sgd", "add", "mul", "mul"}; /* of families */
 
-static wk_status build(wk__multi_tensor_body *b, family kind, uint32_t options, const row *r) {
+static wk_status build(wk__kept_code *b, family kind, uint32_t options, const row *r) {
   writer w = {.compute = (wk_dtype)wk__dtypes[r->tensors[PARAM]->dtype].compute};
   if (w.compute == WK_DTYPE_NONE)
     return wk_fail(WK_NOT_IMPLEMENTED, "multi-tensor operators are not implemented for '%s'",
@@ -478,7 +478,7 @@ static bool is_optimizer(const wk_op *op) {
 }
 
 /* One that cannot be described fails when it is called. */
-int wk__multi_tensor_bodies(const wk_op *op, const wk_value *args, wk__multi_tensor_body **out, int most) {
+int wk__multi_tensor_bodies(const wk_op *op, const wk_value *args, wk__kept_code **out, int most) {
   const wk__call call = {.op = op, .args = args};
   step s = {0};
   int count = 0;

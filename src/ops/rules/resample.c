@@ -92,6 +92,11 @@ static wk_status check_pixels(const wk_tensor *t, const char *name, const char *
 }
 static bool divides(wk_int factor, wk_int size) { return wk_int_eq(wk_int_mod(size, factor), wk_int_of(0)); }
 
+/* Channels last stay last. */
+static wk_tensor *laid_out_as(wk_tensor *y, const wk_tensor *t) {
+  return y && t->ndim == 4 && wk__has_channels_last(t) ? wk_contiguous(y, "channels_last") : y;
+}
+
 /* (C r^2, H, W) -> (C, H r, W r) */
 wk_status wk__compose_pixel_shuffle(wk__call *c) {
   wk_tensor *t = c->args[WK__ARG(pixel_shuffle, self)].tensor;
@@ -111,7 +116,7 @@ wk_status wk__compose_pixel_shuffle(wk__call *c) {
   put_order(order, n, (int[]){0, 3, 1, 4, 2}, 5);
   wk_scope scope;
   wk_scope_begin(&scope);
-  return finish(c, &scope, reordered(t, sizes, order, n + 5, last));
+  return finish(c, &scope, laid_out_as(reordered(t, sizes, order, n + 5, last), t));
 }
 
 /* (C, H r, W r) -> (C r^2, H, W) */
@@ -134,7 +139,7 @@ wk_status wk__compose_pixel_unshuffle(wk__call *c) {
   put_order(order, n, (int[]){0, 2, 4, 1, 3}, 5);
   wk_scope scope;
   wk_scope_begin(&scope);
-  return finish(c, &scope, reordered(t, sizes, order, n + 5, last));
+  return finish(c, &scope, laid_out_as(reordered(t, sizes, order, n + 5, last), t));
 }
 
 static wk_status bad_rank(const wk_tensor *t) {

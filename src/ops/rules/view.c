@@ -141,7 +141,8 @@ wk_status wk__view_expand(wk__call *c) {
                        "The expanded size of the tensor (%lld) isn't allowed in a leading, non-existing dimension %d",
                        wk__shown(wanted), d);
       spec->sizes[d] = wanted;
-      spec->strides[d] = wk_int_of(0);
+      bool single = t->ndim && wk_int_is_known(wanted) && wanted.bits == 1; /* strides as unsqueeze() gives them */
+      spec->strides[d] = single ? wk_int_mul(spec->sizes[d + 1], spec->strides[d + 1]) : wk_int_of(0);
     } else if (keep || wk_int_same(wanted, t->sizes[own]) || wk_int_eq(wanted, t->sizes[own])) {
       spec->sizes[d] = t->sizes[own];
       spec->strides[d] = t->strides[own];
@@ -266,7 +267,7 @@ wk_status wk__view_slice(wk__call *c) {
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
   int dim;
-  if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "slice() cannot be applied to a 0-dim tensor.");
+  if (t->ndim == 0) return wk_fail(WK_INDEX_ERROR, "slice() cannot be applied to a 0-dim tensor.");
   WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), t->ndim, &dim));
   wk_int step = c->args[A_step].integer, size = t->sizes[dim];
   if (wk_int_lt(step, one())) return wk_fail(WK_RUNTIME_ERROR, "slice step must be positive");

@@ -290,6 +290,34 @@ PyObject *wk__backward_from_python(wk__state *state, const wk__backward_argument
   return result;
 }
 
+/* ---- what waits for the end of a backward pass ---- */
+
+static PyObject *callbacks; /* owned: a list; NULL: there were none yet */
+
+static wk_status call_all(void) {
+  wk_status status = WK_OK;
+  wk__gil gil = wk__gil_hold();
+  while (gil.alive && status == WK_OK && PyList_GET_SIZE(callbacks)) {
+    PyObject *first = Py_NewRef(PyList_GET_ITEM(callbacks, 0)), *given = NULL;
+    if (PyList_SetSlice(callbacks, 0, 1, NULL) == 0) given = PyObject_CallNoArgs(first);
+    if (!given) status = wk__status_from_python();
+    Py_XDECREF(given);
+    Py_DECREF(first);
+  }
+  wk__gil_drop(gil);
+  return status;
+}
+/* _queue_callback(function): it is called when the backward pass that runs has ended. */
+static PyObject *queue_callback(PyObject *module, PyObject *function) {  // -> new
+  (void)module;
+  if (!wk__thread.backward_depth)
+    return PyErr_Format(PyExc_RuntimeError, "Final callbacks can only be installed during backward pass.");
+  if (!callbacks && !(callbacks = PyList_New(0))) return NULL;
+  wk__backward_ended = call_all;
+  if (PyList_Append(callbacks, function) < 0) return NULL;
+  Py_RETURN_NONE;
+}
+
 static PyObject *detect_anomaly(PyObject *module, PyObject *args) {  // -> new
   (void)module;
   int on, finds_nan;
@@ -320,6 +348,7 @@ static PyObject *run_backward(PyObject *module, PyObject *args, PyObject *keywor
 /* ================================================== module ====================================================== */
 
 static PyMethodDef functions[] = {
+    {"_queue_callback", queue_callback, METH_O, "The function is called when the backward pass has ended."},
     {"_detect_anomaly", detect_anomaly, METH_VARARGS,
      "_detect_anomaly(on, finds_nan): nodes keep the stack that made them; a NaN that one gives is an error."},
     {"_run_backward", (PyCFunction)(void (*)(void))run_backward, METH_VARARGS | METH_KEYWORDS,

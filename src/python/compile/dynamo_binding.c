@@ -93,6 +93,9 @@ void wk__free_dynamo_binding(wk__state *state) {
   Py_XDECREF(state->binding->compiled_type);
   Py_XDECREF(state->binding->unsupported);
   Py_XDECREF(state->binding->forced);
+  Py_XDECREF(state->binding->notes);
+  Py_XDECREF(state->binding->break_errors);
+  Py_XDECREF(state->binding->substitutes);
   PyMem_Free(state->binding);
   state->binding = NULL;
 }

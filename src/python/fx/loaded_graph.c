@@ -3,7 +3,9 @@
  * In: text as WICK_DEBUG_DIR and WICK_LOGS=graph have it, and the tensors that it tells by hash. Out: an object that is
  * called with the graph's inputs and gives the tuple of its outputs. Invariant: kernels read memory as the text says,
  * so inputs of another dtype, size or stride are refused, not converted. Tests: tests/python/test_load_graph.py. */
+#include "compile/choices.h"
 #include "compile/compile.h"
+#include "dynamo/dynamo.h"
 #include "python/data/interop.h"
 #include "python/fx/graph_type.h"
 
@@ -185,6 +187,12 @@ static PyObject *loaded_fits(PyObject *self, PyObject *args) {  // -> new
   return PyBool_FromLong(fits);
 }
 
+static PyObject *loaded_report(PyObject *self, PyObject *unused) {  // -> new
+  loaded_graph *g = (loaded_graph *)self;
+  (void)unused;
+  return g->compiled ? wk__compiled_graph_report(g->compiled, true) : Py_NewRef(Py_None);
+}
+
 static PyObject *loaded_text(PyObject *self) {  // -> new
   loaded_graph *g = (loaded_graph *)self;
   wk__string text = {0};
@@ -281,19 +289,39 @@ static int add_guards(loaded_graph *g, PyObject *guards) {
   return done;
 }
 
-static wk_status load(loaded_graph *g, const char *text, wk_tensor *const *constants, Py_ssize_t count, bool compiled) {
+/* limits: NULL: there are none. */
+static wk_status load(loaded_graph *g, const char *text, wk_tensor *const *constants, Py_ssize_t count, bool compiled,
+                      const wk__limits *limits) {
   WK_TRY(wk__load_graph(text, constants, (int)count, &g->graph, &g->kernels));
+  if (limits) return wk__compile_within(g->graph, limits, &g->compiled);
   if (compiled) return wk__compile_graph(g->graph, NULL, WK__COMPILE_LATER, &g->compiled);
   return wk__graph_executor_create(g->graph, &g->executor);
 }
 
+/* (passes, kernels, native), None for as many as there are. */
+static bool limits_of(PyObject *tuple, wk__limits *out) {
+  int64_t *const each[] = {&out->passes, &out->kernels, &out->native};
+  if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != 3) {
+    PyErr_SetString(PyExc_TypeError, "limits are a tuple: passes, kernels, kernels with native code");
+    return false;
+  }
+  for (int i = 0; i < 3; i++) {
+    PyObject *o = PyTuple_GET_ITEM(tuple, i);
+    if (o != Py_None) *each[i] = PyLong_AsLongLong(o);
+  }
+  return !PyErr_Occurred();
+}
+
 static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
-  static char *names[] = {"text", "constants", "compiled", "guards", NULL};
+  static char *names[] = {"text", "constants", "compiled", "guards", "limits", NULL};
   wk__state *state = wk__state_of_module(PyType_GetModule(type));
   const char *text;
-  PyObject *constants = NULL, *guards = Py_None;
+  PyObject *constants = NULL, *guards = Py_None, *limits = Py_None;
   int compiled = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "s|OpO", names, &text, &constants, &compiled, &guards)) return NULL;
+  wk__limits within = wk__no_limits;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "s|OpOO", names, &text, &constants, &compiled, &guards, &limits))
+    return NULL;
+  if (limits != Py_None && !limits_of(limits, &within)) return NULL;
   PyObject *fast = constants ? PySequence_Fast(constants, "constants are Tensors") : PyTuple_New(0);
   loaded_graph *g = fast ? (loaded_graph *)type->tp_alloc(type, 0) : NULL;
   Py_ssize_t count = g ? PySequence_Fast_GET_SIZE(fast) : 0;
@@ -301,7 +329,7 @@ static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywor
   bool done = tensors && constants_of(state, fast, tensors) == 0;
   if (g) g->state = state;
   if (g && !tensors) PyErr_NoMemory();
-  if (done && load(g, text, tensors, count, compiled) != WK_OK) {
+  if (done && load(g, text, tensors, count, compiled, limits == Py_None ? NULL : &within) != WK_OK) {
     (void)wk__raise(state);
     done = false;
   }
@@ -324,21 +352,25 @@ static PyGetSetDef loaded_getset[] = {
     {0}};
 
 static PyMethodDef loaded_methods[] = {
-    {"fits", loaded_fits, METH_VARARGS, "Whether a call takes tensors like these: fits(*inputs) -> bool."}, {0}};
+    {"fits", loaded_fits, METH_VARARGS, "Whether a call takes tensors like these: fits(*inputs) -> bool."},
+    {"report", loaded_report, METH_NOARGS, "Of a compiled one what Compiled.kernels(sources=True) has for a segment."},
+    {0}};
 
-static PyType_Slot loaded_slots[] = {{Py_tp_new, loaded_new},
-                                     {Py_tp_dealloc, loaded_dealloc},
-                                     {Py_tp_call, loaded_call},
-                                     {Py_tp_str, loaded_text},
-                                     {Py_tp_getset, loaded_getset},
-                                     {Py_tp_methods, loaded_methods},
-                                     {Py_tp_doc,
-                                      "LoadedGraph(text, constants=(), compiled=False, guards=None)\n--\n\nA graph of "
-                                      "the compiler from its text; called "
-                                      "with its input tensors it gives the tuple of its outputs. guards: texts like '2 "
-                                      "< s0', which are asked in front of "
-                                      "each call, as the symbols' ranges are then."},
-                                     {0}};
+static PyType_Slot loaded_slots[] = {
+    {Py_tp_new, loaded_new},
+    {Py_tp_dealloc, loaded_dealloc},
+    {Py_tp_call, loaded_call},
+    {Py_tp_str, loaded_text},
+    {Py_tp_getset, loaded_getset},
+    {Py_tp_methods, loaded_methods},
+    {Py_tp_doc,
+     "LoadedGraph(text, constants=(), compiled=False, guards=None, limits=None)\n--\n\nA graph of "
+     "the compiler from its text; called "
+     "with its input tensors it gives the tuple of its outputs. guards: texts like '2 "
+     "< s0', which are asked in front of "
+     "each call, as the symbols' ranges are then. limits: (passes, kernels, kernels "
+     "with native code), how many of each are run, made and asked for; None: all."},
+    {0}};
 static PyType_Spec loaded_spec = {
     .name = "wick._C.LoadedGraph",
     .basicsize = sizeof(loaded_graph),

@@ -523,7 +523,7 @@ PyObject *wk__tensor_typed_storage(PyObject *self, PyObject *unused) {  // -> ne
   PyObject *untyped = wk__tensor_untyped_storage(self, unused);
   PyObject *module = untyped ? PyImport_ImportModule("wick.storage") : NULL;
   PyObject *dtype = wk__dtype_object(((wk__python_tensor *)self)->state, (wk_dtype)wk__tensor_of(self)->dtype);
-  PyObject *typed = module ? PyObject_CallMethod(module, "TypedStorage", "OO", untyped, dtype) : NULL;
+  PyObject *typed = module ? PyObject_CallMethod(module, "_of", "OO", untyped, dtype) : NULL;
   Py_DECREF(dtype);
   Py_XDECREF(module);
   Py_XDECREF(untyped);

@@ -230,6 +230,12 @@ static PyObject *tensor_repr(PyObject *self) {  // -> new
   if (WK_UNLIKELY(wk__overrides(self)) && wk__overridden_method(state_of(self), "__repr__", &self, 1, NULL, &result))
     return result;
   wk_tensor *t = wk__level_living(wk__tensor_of(self));
+  if (WK_UNLIKELY(t->sparse != NULL)) {
+    PyObject *module = PyImport_ImportModule("wick.sparse._printing");
+    result = module ? PyObject_CallMethod(module, "text", "O", self) : NULL;
+    Py_XDECREF(module);
+    return result;
+  }
   if (WK_UNLIKELY(t->inner != NULL)) return level_repr(state_of(self), t, wk__level_depth_of(t));
   wk__string text = {0}, suffix = {0}, prefix = {0};
   append_suffix(&suffix, t);
@@ -299,8 +305,20 @@ static PyObject *get_is_cuda(PyObject *self, void *unused) {  // -> new
   return PyBool_FromLong(wk__tensor_of(self)->device.type == WK_CUDA);
 }
 static PyObject *get_layout(PyObject *self, void *unused) {  // -> new
+  static const char *const names[] = {"strided", "sparse_coo", "sparse_csr", "sparse_csc"};
+  const wk__sparse *sparse = wk__tensor_of(self)->sparse;
   (void)unused;
-  return PyObject_GetAttrString(state_of(self)->module, "strided");
+  return PyObject_GetAttrString(state_of(self)->module, names[sparse ? sparse->layout : WK__STRIDED]);
+}
+static PyObject *get_is_sparse(PyObject *self, void *unused) {  // -> new
+  const wk__sparse *sparse = wk__tensor_of(self)->sparse;
+  (void)unused;
+  return PyBool_FromLong(sparse && sparse->layout == WK__SPARSE_COO);
+}
+static PyObject *get_is_sparse_csr(PyObject *self, void *unused) {  // -> new
+  const wk__sparse *sparse = wk__tensor_of(self)->sparse;
+  (void)unused;
+  return PyBool_FromLong(sparse && sparse->layout == WK__SPARSE_CSR);
 }
 
 static PyObject *transposed(PyObject *self, int first, int second) {  // -> new
@@ -339,26 +357,37 @@ WK__OVERRIDABLE_GET(get_mT, "mT")
 WK__OVERRIDABLE_GET(get_is_cpu, "is_cpu")
 WK__OVERRIDABLE_GET(get_is_meta, "is_meta")
 WK__OVERRIDABLE_GET(get_is_cuda, "is_cuda")
-WK__OVERRIDABLE_GET(get_false, "is_sparse")
+WK__OVERRIDABLE_GET(get_is_sparse, "is_sparse")
+WK__OVERRIDABLE_GET(get_is_sparse_csr, "is_sparse_csr")
+WK__OVERRIDABLE_GET(get_false, "is_quantized")
 
-static PyGetSetDef tensor_getset[] = {{"shape", get_shape_entry, NULL, "The sizes, as a Size.", NULL},
-                                      {"dtype", get_dtype_entry, NULL, "The element type.", NULL},
-                                      {"device", get_device_entry, NULL, "Where the elements are.", NULL},
-                                      {"ndim", get_ndim_entry, NULL, "The number of dimensions.", NULL},
-                                      {"itemsize", get_itemsize_entry, NULL, "Bytes an element.", NULL},
-                                      {"nbytes", get_nbytes_entry, NULL, "Bytes of all elements.", NULL},
-                                      {"layout", get_layout_entry, NULL, "Always strided.", NULL},
-                                      {"T", get_T_entry, NULL, "All dimensions reversed.", NULL},
-                                      {"mT", get_mT_entry, NULL, "The last two dimensions swapped.", NULL},
-                                      {"is_cpu", get_is_cpu_entry, NULL, NULL, NULL},
-                                      {"is_meta", get_is_meta_entry, NULL, NULL, NULL},
-                                      {"is_cuda", get_is_cuda_entry, NULL, NULL, NULL},
-                                      {"is_sparse", get_false_entry, NULL, NULL, NULL},
-                                      {"is_quantized", get_false_entry, NULL, NULL, NULL},
-                                      {"is_mps", get_false_entry, NULL, NULL, NULL},
-                                      {"is_nested", get_false_entry, NULL, NULL, NULL},
-                                      {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
-                                      {0}};
+static PyGetSetDef tensor_getset[] = {
+    {"shape", get_shape_entry, NULL, "The sizes, as a Size.", NULL},
+    {"dtype", get_dtype_entry, NULL, "The element type.", NULL},
+    {"device", get_device_entry, NULL, "Where the elements are.", NULL},
+    {"ndim", get_ndim_entry, NULL, "The number of dimensions.", NULL},
+    {"itemsize", get_itemsize_entry, NULL, "Bytes an element.", NULL},
+    {"nbytes", get_nbytes_entry, NULL, "Bytes of all elements.", NULL},
+    {"layout", get_layout_entry, NULL, "torch.strided, or how a sparse tensor lies.", NULL},
+    {"T", get_T_entry, NULL, "All dimensions reversed.", NULL},
+    {"mT", get_mT_entry, NULL, "The last two dimensions swapped.", NULL},
+    {"is_cpu", get_is_cpu_entry, NULL, NULL, NULL},
+    {"is_meta", get_is_meta_entry, NULL, NULL, NULL},
+    {"is_cuda", get_is_cuda_entry, NULL, NULL, NULL},
+    {"is_sparse", get_is_sparse_entry, NULL, NULL, NULL},
+    {"is_sparse_csr", get_is_sparse_csr_entry, NULL, NULL, NULL},
+    {"is_quantized", get_false_entry, NULL, NULL, NULL},
+    {"is_ipu", get_false_entry, NULL, NULL, NULL},
+    {"is_maia", get_false_entry, NULL, NULL, NULL},
+    {"is_mkldnn", get_false_entry, NULL, NULL, NULL},
+    {"is_mtia", get_false_entry, NULL, NULL, NULL},
+    {"is_vulkan", get_false_entry, NULL, NULL, NULL},
+    {"is_xla", get_false_entry, NULL, NULL, NULL},
+    {"is_xpu", get_false_entry, NULL, NULL, NULL},
+    {"is_mps", get_false_entry, NULL, NULL, NULL},
+    {"is_nested", get_false_entry, NULL, NULL, NULL},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {0}};
 
 /* ================================================== methods ===================================================== */
 

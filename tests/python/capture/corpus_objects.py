@@ -1054,7 +1054,7 @@ def break_in_keywords(x):
     return f(x, k=3, j=4) + 1
 
 
-@case(captures=4, breaks=3, again=False)
+@case(captures=3, breaks=2, again=False)
 def break_in_comprehension(x):
     return [show(x * k) for k in range(2)]
 

@@ -811,3 +811,40 @@ def test_signals_in_a_training_step(alarm):
             break
     assert 0 < n < 199
     compiled(model, optimizer, x)
+
+
+@pytest.mark.parametrize("use", [
+    lambda o: o["a"], lambda o: "a" in o, lambda o: o.get("a"), lambda o: o.pop("a"), lambda o: o.setdefault("a", 3),
+    lambda o: o.__delitem__("a"), lambda o: o.update(a=4), lambda o: o.get("b"), lambda o: list(o.items())[0][1],
+    lambda o: dict(o)["a"], lambda o: (o | {"a": 7})["a"],
+])  # fmt: skip
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_key_ends_the_recording_that_looks_for_it(use, forgets):
+    """Its __eq__ looks at values that are not computed yet, or forgets what was captured, in the middle of a lookup."""
+
+    class Key:
+        x = compiled = None
+
+        def __hash__(self):
+            return hash("a")
+
+        def __eq__(self, other):
+            if Key.compiled is not None and forgets:
+                Key.compiled.reset()
+            return bool(Key.x.sum() > 1000)
+
+    def f(x, o):
+        Key.x = y = x * 2
+        found = use(o)
+        Key.x = x
+        return y + 1, str(found), list(map(str, o.values()))
+
+    def outcome(call):
+        Key.x = wick.ones(3)
+        y, found, left = call(wick.ones(3), {Key(): 1, "a": 2})
+        return y.tolist(), found, left
+
+    expected = outcome(f)
+    Key.compiled = compiled = wick.compile(f)
+    for _ in range(4):
+        assert outcome(compiled) == expected

@@ -1526,3 +1526,47 @@ def test_modules_that_compute_attributes():
 
     compiled = Compiled(f, fullgraph=True)
     assert run(compiled) == run(f)
+
+
+def config(way):
+    class Config(dict):
+        __getattr__ = {"item": dict.__getitem__, "get": dict.get}[way]
+        kind = "config"
+
+    return Config
+
+
+@pytest.mark.parametrize("way", ["item", "get"])
+def test_items_as_attributes(way):
+    """A dictionary whose __getattr__ is its __getitem__ or get: items are guarded, also those that are not there."""
+    made = config(way)
+
+    def f(x, c):
+        if c.scale is not None and c.kind == "config":
+            x = x * c.scale
+        try:
+            return x + (c.bias if c.bias is not None else 5)
+        except KeyError:
+            return x - 1
+
+    compiled = wick.compile(f, fullgraph=True)
+    x = wick.ones(2)
+    for items in ({"scale": 2, "bias": 1}, {"scale": 3, "bias": 1}, {"scale": 3}, {"scale": 3, "bias": 4, "other": 0}) * 2:
+        assert compiled(x, made(items)).tolist() == f(x, made(items)).tolist()
+
+
+def test_a_getattr_of_other_c_code_is_a_break():
+    class Counting:
+        __getattr__ = functools.partial(int, "3")
+
+    def f(x, c):
+        return x * 2 + len(str(c.anything))
+
+    class Named:
+        __getattr__ = str.upper  # of no instance of str
+
+    compiled = wick.compile(f)
+    for c in (Counting(), Named()):
+        for call in (f, compiled):
+            with pytest.raises(TypeError):
+                call(wick.ones(2), c)

@@ -146,7 +146,10 @@ def test_mark_unbacked():
 
 @pytest.mark.parametrize(
     "setting, shown",
-    [("recompiles", "[wick:recompiles]"), ("+graph_breaks,guards", "[wick:graph_breaks]"), ("+dynamo,bytecode", "")],
+    [
+        ("recompiles", "[wick:recompiles]"), ("+graph_breaks,guards", "[wick:graph_breaks]"), ("dynamo,bytecode", ""),
+        ("+dynamo,bytecode", "[wick:graph_breaks]"),
+    ],
 )
 def test_torch_logs(setting, shown):
     program = """
@@ -162,10 +165,10 @@ compiled(torch.ones(2)), compiled(torch.ones(3))
 
 
 def test_set_logs(capfd):
-    torch._logging.set_logs(recompiles=True, dynamo=10)
+    torch._logging.set_logs(recompiles=True, dynamo=20)
     try:
         compiled = torch.compile(lambda x: x * 2, dynamic=False)
         compiled(torch.ones(2)), compiled(torch.ones(3))
     finally:
-        torch._logging.set_logs(recompiles=False)
+        torch._logging.set_logs()
     assert "does not hold: x is a tensor float32[2]" in capfd.readouterr().err

@@ -40,11 +40,17 @@ def embedding_bag(
     if max_norm is not None:
         with _C.no_grad():
             _C.embedding_renorm_(weight.detach(), numbers, max_norm, norm_type)
-    if mode != "max" and not scale_grad_by_freq and weight.dtype in (_C.float32, _C.float64):
+    sparse = sparse and weight.requires_grad and _C.is_grad_enabled()
+    if mode != "max" and not scale_grad_by_freq and not sparse and weight.dtype in (_C.float32, _C.float64):
         scales = None if per_sample_weights is None else per_sample_weights.reshape(-1)
         padding = -1 if padding_idx is None else padding_idx
         return _C._embedding_bag_sum(weight, numbers.long(), starts.long(), scales, padding, mode == "mean")
-    rows = _C.embedding(weight, numbers, -1 if padding_idx is None else padding_idx, scale_grad_by_freq, sparse)
+    if sparse:
+        from ...sparse._embedding import embedding
+
+        rows = embedding(weight, numbers, -1 if padding_idx is None else padding_idx, scale_grad_by_freq)
+    else:
+        rows = _C.embedding(weight, numbers, -1 if padding_idx is None else padding_idx, scale_grad_by_freq)
     if rows.dtype in (_C.float16, _C.bfloat16):  # what is added up is rounded once, at the end
         rows = rows.float()
     if per_sample_weights is not None:

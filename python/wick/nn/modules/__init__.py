@@ -29,6 +29,7 @@ _LATE = {
     "embedding_bag": "EmbeddingBag",
     "instancenorm": "InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d",
     "lazy": "LazyModuleMixin",
+    "linear_cross_entropy": "LinearCrossEntropyLoss LinearCrossEntropyOptions",
     "margin_losses": "CTCLoss CosineEmbeddingLoss GaussianNLLLoss HingeEmbeddingLoss MarginRankingLoss MultiLabelMarginLoss "
     "MultiLabelSoftMarginLoss MultiMarginLoss PoissonNLLLoss SoftMarginLoss TripletMarginLoss "
     "TripletMarginWithDistanceLoss",

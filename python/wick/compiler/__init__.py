@@ -5,17 +5,22 @@ y = compiled(x)                      # captured at the first call, replayed at t
 """
 
 import functools
+import inspect
 import os
 import re
+import types
 import weakref
 
-from . import _C
-from ._names import getter as _getter
+from .. import _C
+from .._names import getter as _getter
 
 __all__ = [
-    "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
-    "is_dynamo_compiling", "is_exporting", "list_backends", "load_cache_artifacts", "load_graph", "register_backend",
-    "reset", "save_cache_artifacts", "set_stance",
+    "allow_in_graph", "assume_constant_result", "compile", "config", "cudagraph_mark_step_begin", "disable",
+    "get_default_backend", "is_compiling", "is_dynamo_compiling", "is_exporting", "keep_portable_guards_unsafe",
+    "keep_tensor_guards_unsafe", "list_backends", "load_cache_artifacts", "load_compiled_function", "load_graph",
+    "nested_compile_region", "register_backend", "reset", "save_cache_artifacts", "set_default_backend",
+    "set_enable_guard_collectives", "set_stance", "skip_all_guards_unsafe", "skip_guard_on_all_nn_modules_unsafe",
+    "skip_guard_on_globals_unsafe", "skip_guard_on_inbuilt_nn_modules_unsafe", "substitute_in_graph", "wrap_numpy",
 ]  # fmt: skip
 
 _live = weakref.WeakSet()  # every Compiled, for reset()
@@ -37,7 +42,7 @@ _backends = {"wick": _FUSED, "inductor": _FUSED, "aot_eager": _NODE_BY_NODE, "ea
 _OPTIONS = {"wait": bool, "max_autotune": bool, "max_autotune_gemm_backends": str}
 # Options of PyTorch's compiler that programs set and that have nothing to say here.
 _IGNORED_OPTIONS = {
-    "coordinate_descent_tuning", "cpp_wrapper", "epilogue_fusion", "fallback_random", "shape_padding",
+    "coordinate_descent_tuning", "cpp_wrapper", "epilogue_fusion", "fallback_random", "guard_filter_fn", "shape_padding",
     "trace.enabled", "trace.graph_diagram", "triton.cudagraphs",
 }  # fmt: skip
 
@@ -55,10 +60,26 @@ def register_backend(compiler_fn=None, name=None, tags=()):
     return compiler_fn
 
 
+_default_backend = "inductor"
+
+
+def set_default_backend(backend):
+    """What compile() takes where no backend is given: a name or a callable; None: "inductor" again."""
+    global _default_backend
+    if backend is not None and not isinstance(backend, str) and not callable(backend):
+        raise TypeError(f"backend must be a string or callable, got {type(backend)}")
+    _default_backend = "inductor" if backend is None else backend
+
+
+def get_default_backend():
+    """What compile() takes where no backend is given: "inductor" at first, which is another name of "wick"."""
+    return _default_backend
+
+
 def _backend_of(backend, options):
     if isinstance(backend, str):
         if backend not in _backends:
-            from ._dynamo.exc import InvalidBackend
+            from .._dynamo.exc import InvalidBackend
 
             raise InvalidBackend(
                 f"Invalid backend: {backend!r}, see `wick.compiler.list_backends()` for available ones."
@@ -110,7 +131,7 @@ def set_limit(value):
 
 def _sizes(dynamic):
     """1: symbols at once, 0: never, -1: when they have been seen to change."""
-    from ._dynamo import config
+    from .._dynamo import config
 
     if dynamic is not None:
         return int(bool(dynamic))
@@ -160,7 +181,7 @@ def _class_of_compiled(kind):
 @functools.lru_cache(maxsize=None)
 def _shared_names():
     """Parameters, parts and hooks stand in containers that a compiled module has, too; all else it asks the original."""
-    from .nn import Module
+    from ..nn import Module
 
     return frozenset(name for name, value in vars(Module()).items() if isinstance(value, (dict, set)))
 
@@ -176,14 +197,15 @@ def _of_module(module, settings):
     return made
 
 
-def compile(model=None, *, fullgraph=False, dynamic=None, backend="wick", mode=None, options=None, disable=False):
+def compile(model=None, *, fullgraph=False, dynamic=None, backend=None, mode=None, options=None, disable=False):
     """A function, or a module, whose calls are captured into graphs once and replayed afterwards.
 
     model: a function, method or nn.Module; None: gives a decorator. fullgraph: an error instead of a graph break.
     dynamic: None: sizes of tensors and integers that were seen to change become symbols, and floats inputs, of the graph
     when it is captured again; True: sizes and integer arguments are symbols at once; False: everything stays a number.
     Sizes 0 and 1 are always numbers. A backend of one's own gets the others as arguments of its graph.
-    backend: a name of compiler.list_backends(), or a callable (graph_module, example_inputs) -> callable.
+    backend: a name of compiler.list_backends(), or a callable (graph_module, example_inputs) -> callable; None: the one of
+    set_default_backend().
     mode: "default" and "reduce-overhead": nothing waits, native code comes from the background; "max-autotune": the
     first call of a graph compiles it in several ways, times them and keeps the fastest, which is remembered for the next
     process. options: {"wait": True}: the first call waits for native code; {"max_autotune": True}: as the mode, whose
@@ -204,8 +226,8 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="wick", mode=N
         )
     if disable:
         return model
-    settings = _settings(backend, mode, options, fullgraph, dynamic)
-    from .nn import Module
+    settings = _settings(_default_backend if backend is None else backend, mode, options, fullgraph, dynamic)
+    from ..nn import Module
 
     if isinstance(model, Module):
         return _of_module(model, settings)
@@ -213,6 +235,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="wick", mode=N
         model = model.function
     if isinstance(model, type):
         raise TypeError("a class cannot be compiled: compile its methods")
+    model = _substitutes.get(model, model) if _substitutes else model
     if not hasattr(model, "__code__") and not hasattr(model, "__func__"):
         if not callable(model):
             raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
@@ -243,7 +266,7 @@ def load_graph(path, constants=(), compiled=False):
         text = file.read()
     beside = re.sub(r"(graph_\d+)\.\d+\.\w+\.txt$", r"\1.constants.safetensors", path)
     if beside != path and os.path.exists(beside):
-        from .safetensors import load_file
+        from ..safetensors import load_file
 
         constants = [*constants, *load_file(beside).values()]
     return _C.LoadedGraph(text, constants, compiled)
@@ -302,6 +325,140 @@ def cudagraph_mark_step_begin():
     """Nothing to mark without CUDA graphs."""
 
 
+def nested_compile_region(fn=None, *, options=None, max_reuse_entries=8, reuse_hash_fn=None):
+    """Marks a part of a model that occurs often. Equal kernels are compiled once in any case, so it is the function itself."""
+    if options is not None:
+        raise RuntimeError("nested_compile_region config is an experimental feature for testing only.")
+    return fn if fn is not None else lambda function: function
+
+
+_guard_collectives = False
+
+
+def set_enable_guard_collectives(enabled):
+    """Accepted for compatibility: each rank captures by itself. Gives what it was before."""
+    global _guard_collectives
+    before, _guard_collectives = _guard_collectives, bool(enabled)
+    return before
+
+
+def wrap_numpy(fn):
+    """A function of NumPy arrays as one of tensors.
+
+    @wrap_numpy
+    def total(a): return np.sum(a * a)
+    """
+    from ..utils import _pytree
+
+    @functools.wraps(fn)
+    def wrapped(*args, **kwargs):
+        import numpy
+
+        args, kwargs = _pytree.tree_map_only(_C.Tensor, lambda x: x.numpy(), (args, kwargs))
+        return _pytree.tree_map_only(numpy.ndarray, _C.as_tensor, fn(*args, **kwargs))
+
+    return wrapped
+
+
+# ---- functions in the place of others ----
+
+_substitutes = {}
+
+
+def _shape_of_signature(signature):
+    """What has to be the same of two functions: names and defaults, those that only go by name apart."""
+    star = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    parameters = [p for p in signature.parameters.values() if p.kind not in star]
+    by_name = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    places = tuple(p.name for p in parameters if p not in by_name)
+    return places, {p.name for p in by_name}, {p.name: p.default for p in parameters}
+
+
+def _check_signatures(original, substitute):
+    try:
+        first = inspect.signature(original)
+    except ValueError:
+        return  # C code that does not say
+    second = inspect.signature(substitute)
+    shapes, anything = [_shape_of_signature(s) for s in (first, second)], ((), set(), {})
+    if shapes[0] != shapes[1] and anything not in shapes:
+        raise TypeError(f"Signature mismatch between {original} and {substitute}: {first} != {second}")
+
+
+def substitute_in_graph(original_fn, *, can_constant_fold_through=False, skip_signature_check=False):
+    """A decorator: the Python function is captured in the place of `original_fn`, C code mostly, which eager code calls.
+
+    @substitute_in_graph(operator.indexOf)
+    def index_of(a, b, /):
+        for i, item in enumerate(a):
+            if item is b or item == b:
+                return i
+        raise ValueError("sequence.index(x): x not in sequence")
+    """
+    kinds = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+    if not isinstance(original_fn, kinds):
+        raise TypeError(f"substitute_in_graph expects a function but got {type(original_fn)!r}")
+
+    def register(traceable_fn):
+        if not isinstance(traceable_fn, kinds):
+            raise TypeError(f"@substitute_in_graph(...) expects a function but got {type(traceable_fn)!r}")
+        if not skip_signature_check:
+            _check_signatures(original_fn, traceable_fn)
+        if original_fn in _substitutes:
+            raise ValueError(f"Duplicate polyfilled object {original_fn}")
+        _substitutes[original_fn] = traceable_fn
+        _C._set_substitutes(_substitutes)
+
+        @functools.wraps(traceable_fn)
+        def wrapped(*args, **kwargs):
+            return original_fn(*args, **kwargs)
+
+        return wrapped
+
+    return register
+
+
+# ---- which guards to keep, for options={"guard_filter_fn": ...}: all are checked here, whatever these say ----
+
+
+def keep_portable_guards_unsafe(guard_entries):
+    """Those on tensors that are no globals, on sizes and on global state."""
+    return [
+        entry.guard_type in ("GLOBAL_STATE", "SHAPE_ENV") or (entry.guard_type == "TENSOR_MATCH" and not entry.is_global)
+        for entry in guard_entries
+    ]
+
+
+def keep_tensor_guards_unsafe(guard_entries, keep_parameters=False):
+    """Those on tensors, on parameters only when asked for."""
+    from ..nn import Parameter
+
+    return [
+        entry.guard_type == "TENSOR_MATCH" and (keep_parameters or not isinstance(entry.value, Parameter))
+        for entry in guard_entries
+    ]
+
+
+def skip_guard_on_inbuilt_nn_modules_unsafe(guard_entries):
+    """All but those on modules of torch.nn."""
+    return [not entry.orig_guard.source.is_unspecialized_builtin_nn_module() for entry in guard_entries]
+
+
+def skip_guard_on_all_nn_modules_unsafe(guard_entries):
+    """All but those on modules."""
+    return [not entry.orig_guard.source.is_unspecialized_nn_module() for entry in guard_entries]
+
+
+def skip_guard_on_globals_unsafe(guard_entries):
+    """All but those on globals."""
+    return [not entry.is_global for entry in guard_entries]
+
+
+def skip_all_guards_unsafe(guard_entries):
+    """None."""
+    return [False for _ in guard_entries]
+
+
 # ---- native code for other machines ----
 
 
@@ -339,6 +496,17 @@ def load_cache_artifacts(serialized_artifacts):
         load_cache_artifacts(open("model.wick", "rb").read())
     """
     return CacheInfo(serialized_artifacts) if _C._load_native(serialized_artifacts) >= 0 else None
+
+
+def load_compiled_function(file, *, f_globals=None, external_data=None):
+    """The function or module that torch.jit.save() has written to a file object, as fused kernels.
+
+    with open("model.pt", "rb") as file:
+        run = load_compiled_function(file)
+    """
+    from ..jit import load, optimize_for_inference
+
+    return optimize_for_inference(load(file).eval())
 
 
 # ---- stances ----
@@ -412,4 +580,12 @@ def _with_backend(backend, compiled):
     return own[backend]
 
 
-__getattr__ = _getter(__name__)
+_missing = _getter(__name__)
+
+
+def __getattr__(name):
+    if name != "config":
+        return _missing(name)
+    import importlib
+
+    return importlib.import_module(".config", __name__)
