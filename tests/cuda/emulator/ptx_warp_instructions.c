@@ -255,9 +255,9 @@ static void parse_wgmma(ptx_parser *p, char **parts, int count) {
   }
   int n = count == 8 && !strncmp(parts[4], "m64n", 4) ? atoi(parts[4] + 4) : 0;
   ptx_type type = n ? ptx_type_of(parts[6], strlen(parts[6])) : PTX_NONE;
-  bool known = n > 0 && n % 8 == 0 && n <= 256 && !strcmp(strchr(parts[4] + 4, 'k'), "k16") &&
-               !strcmp(parts[5], "f32") && (type == PTX_F16 || type == PTX_BF16) && !strcmp(parts[6], parts[7]) &&
-               !strcmp(parts[1], "mma_async");
+  const char *depth = n ? strchr(parts[4] + 4, 'k') : NULL;
+  bool known = depth && n % 8 == 0 && n <= 256 && !strcmp(depth, "k16") && !strcmp(parts[1], "mma_async") &&
+               !strcmp(parts[5], "f32") && (type == PTX_F16 || type == PTX_BF16) && !strcmp(parts[6], parts[7]);
   if (!known) ptx_unknown(p);
   have = ptx_take_vector(p, PTX_B32, true, false, d, 128);
   if (have != (uint32_t)n / 2) ptx_fail(p, "%u registers where %d are due", have, n / 2);
