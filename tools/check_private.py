@@ -10,7 +10,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).parent.parent
 BEHIND = "src/dynamo/cpython/"
-OPEN = {"objects.h", "gil.h", "version.h", "normal.h", "decode.c", "frame.c", "hook.c", "step.c", "unwind.c"}
+OPEN = {"objects.h", "gil.h", "version.h", "normal.h", "decode.c", "frame.c", "hook.c", "lend.c", "step.c", "unwind.c"}
 FIELDS = r"ma_version_tag|tp_version_tag|tp_dict|ob_digit|lv_tag|long_value|co_extra|gi_code|f_code|f_executable"
 PRIVATE = re.compile(
     r"\b_Py(?!InterpreterFrame\b)\w*|\bPY_VERSION_HEX\b|\bPy_BUILD_CORE\w*|internal/pycore_\w+"

@@ -15,7 +15,7 @@ _C._look_for_lapack_in(":".join(p for p in _sys.path if p.endswith("-packages"))
 _SUBMODULES = frozenset(
     (
         "_C _custom_ops _decomp _dynamo _jit_internal _logging _subclasses _utils accelerator amp ao autograd backends "
-        "compiler cpu cuda distributed distributions fft functional func futures fx hub jit library linalg masked mps multiprocessing nn onnx optim "
+        "compiler cpu cuda distributed distributions fft functional func futures fx gguf hub jit library linalg masked mps multiprocessing nn onnx optim "
         "overrides profiler quantization random return_types safetensors serialization signal sparse special storage testing torch_version types "
         "utils version xpu"
     ).split()
@@ -47,9 +47,6 @@ _LAZY = {
             "prepare_multiprocessing_environment wait"
         ).split(),
         "_core_objects",
-    ),
-    **dict.fromkeys(
-        "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine".split(), "functions.fake_quantize"
     ),
     **dict.fromkeys(
         (

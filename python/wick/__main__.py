@@ -3,8 +3,13 @@
 python -m wick script.py args...     a file, a folder or zip with a __main__.py, or - for standard input
 python -m wick -m module args...
 python -m wick -c "code" args...
+
+python -m wick --compile script.py args...   what is hot in the program is compiled, without a change of its source
+                                             (docs/capture.md); --compile=report says at the end what that was. So does
+                                             the environment: WICK_COMPILE=1, WICK_COMPILE=report
 """
 
+import os
 import sys
 from importlib.util import find_spec
 from types import ModuleType
@@ -12,7 +17,7 @@ from types import ModuleType
 from . import version
 from ._as_torch import install
 
-USAGE = "usage: python -m wick [-m module | -c code | script.py | -] [arguments]"
+USAGE = "usage: python -m wick [--compile[=report]] [-m module | -c code | script.py | -] [arguments]"
 
 
 def _main_module(**attributes):
@@ -65,8 +70,6 @@ def _from_module(name, arguments):
 
 
 def _from_path(path, arguments):
-    import os
-
     sys.argv = [path, *arguments]
     path = os.path.abspath(path)
     if os.path.isdir(path) or path.endswith((".zip", ".pyz")):
@@ -135,8 +138,30 @@ def _hide_frames(error, count):
     sys.excepthook = excepthook
 
 
+def _take_compile(arguments):
+    """(whether to compile what is hot: "", "1" or "report", the other arguments)."""
+    first = arguments[0] if arguments else ""
+    if first == "--compile" or first.startswith("--compile="):
+        how, arguments = first[len("--compile=") :] or "1", arguments[1:]
+    else:
+        how = os.environ.get("WICK_COMPILE", "")
+    if how not in ("", "0", "1", "report"):
+        _say(f"--compile or --compile=report, not {how!r}\n{USAGE}", 2)
+    return how if how != "0" else "", arguments
+
+
+def _run(code, module, how):
+    if not how:
+        exec(code, module.__dict__)
+        return
+    from ._regions import run
+
+    run(code, module, report=how == "report")
+
+
 def main(arguments):
     """Runs the program that a command line names."""
+    how, arguments = _take_compile(arguments)
     if not arguments:
         sys.exit(USAGE)
     install()
@@ -146,11 +171,11 @@ def main(arguments):
         _hide_frames(error, 100)
         raise
     try:
-        exec(code, module.__dict__)
+        _run(code, module, how)
     except SystemExit:
         raise
     except BaseException as error:
-        _hide_frames(error, 1)
+        _hide_frames(error, 3 if how else 2)
         raise
 
 

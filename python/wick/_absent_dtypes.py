@@ -5,10 +5,12 @@ raises a TypeError."""
 class AbsentDtype:
     """Has a dtype's name, size and kind, and is none."""
 
-    is_complex = False
-
     def __init__(self, name, itemsize, kind="signed"):
         self._name, self.itemsize, self._kind = name, itemsize, kind
+
+    @property
+    def is_complex(self):
+        return self._name.startswith("complex")
 
     @property
     def is_floating_point(self):

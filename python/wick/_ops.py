@@ -60,7 +60,11 @@ class OpOverloadPacket:
         return self
 
 
-_ROWS = {"aten": "{}", "torchvision": "vision_{}"}  # namespace -> what its operators are called in the table
+_ROWS = {
+    "aten": "{}",
+    "torchvision": "vision_{}",
+    "quantized_decomposed": "quantized_{}",
+}  # namespace -> what its operators are called in the table
 
 
 def packet(name, namespace="aten"):

@@ -85,6 +85,7 @@ typedef enum wk__log {
   WK__LOG_GUARDS,       /* what has to hold for each segment */
   WK__LOG_RECOMPILES,   /* which guard failed when something is captured again */
   WK__LOG_KERNEL,       /* fused kernels: their nests and what they stand for */
+  WK__LOG_REGIONS,      /* what a program's hot loops and functions were found to be (python -m wick --compile) */
   WK__LOG_PROFILE,      /* what each step of a compiled graph took, when the graph goes */
   WK__LOG_KERNEL_TIMES, /* what a device's kernels took, when the process ends */
   WK__LOG_COUNT
@@ -111,6 +112,7 @@ wk__cpu_level wk__cpu_level_get(void);
 WK_MUST_USE wk_status wk__cpu_level_set(wk__cpu_level level);
 WK_MUST_USE wk_status wk__cpu_level_check(void);
 wk__cpu_level wk__cpu_level_max(void);
+bool wk__cpu_has_vnni(void); /* products of bytes, four at a time, in vectors of 512 bits: no level of its own */
 const char *wk__cpu_level_name(wk__cpu_level level);
 
 #endif

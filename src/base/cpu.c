@@ -26,8 +26,10 @@ wk__cpu_level wk__cpu_level_max(void) {
                 __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
   return avx512 ? WK__CPU_AVX512 : WK__CPU_AVX2;
 }
+bool wk__cpu_has_vnni(void) { return __builtin_cpu_supports("avx512vnni"); }
 #else
 wk__cpu_level wk__cpu_level_max(void) { return WK__CPU_PORTABLE; }
+bool wk__cpu_has_vnni(void) { return false; }
 #endif
 
 static _Atomic wk__cpu_level level_in_use;

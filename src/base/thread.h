@@ -77,6 +77,9 @@ typedef struct wk__thread_state {
                           freed */
   int overrides_off, subclass_overrides_off; /* python/calls/override.c: how many such blocks the thread is in */
   int backward_depth;                        /* autograd/engine.c: how many backward passes the thread is in */
+  uint64_t program_calls, program_backwards; /* python/: operators and backward passes that the program has called */
+  uint64_t program_calls_asked;              /* dynamo/: at that many calls it wants to be told; 0: never */
+  struct wk__program *program;               /* dynamo/: whose hot loops are found; NULL */
   int worker;                                /* base/threads.c: wk__thread_index */
   bool inside_parallel_for;                  /* base/threads.c: another one runs inline */
   bool gemm_other_sums;                      /* cpu/gemm/: ways that sum in another order may be taken */

@@ -1,6 +1,7 @@
 /* The object that compile() gives: it calls its function under a session. In a region that is being captured it is
  * looked through. Tests: tests/python/capture/test_api.py. */
 #include "dynamo/explain.h"
+#include "dynamo/program.h"
 
 #include <structmember.h>
 
@@ -272,7 +273,7 @@ static PyObject *is_tracing(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
   return PyBool_FromLong(wk__thread.mode.keys_on & WK__KEY_TRACE);
 }
-static wk__binding *binding_of_module(PyObject *module) {
+wk__binding *wk__binding_of_module(PyObject *module) {
   PyObject *type = PyObject_GetAttrString(module, "Compiled");
   wk__binding *binding = type ? binding_of((PyTypeObject *)type) : NULL;
   Py_XDECREF(type);
@@ -281,7 +282,7 @@ static wk__binding *binding_of_module(PyObject *module) {
 
 /* Gives what it was before. */
 static PyObject *set_stance(PyObject *module, PyObject *number) {  // -> new
-  wk__binding *binding = binding_of_module(module);
+  wk__binding *binding = wk__binding_of_module(module);
   long stance = binding ? PyLong_AsLong(number) : -1;
   if (stance == -1 && PyErr_Occurred()) return NULL;
   if (stance < WK__STANCE_DEFAULT || stance > WK__STANCE_EAGER_THEN_COMPILE)
@@ -293,7 +294,7 @@ static PyObject *set_stance(PyObject *module, PyObject *number) {  // -> new
 
 /* Gives what it was before. */
 static PyObject *set_forced(PyObject *module, PyObject *function) {  // -> new
-  wk__binding *binding = binding_of_module(module);
+  wk__binding *binding = wk__binding_of_module(module);
   if (!binding) return NULL;
   PyObject *before = binding->forced;
   binding->forced = function == Py_None ? NULL : Py_NewRef(function);
@@ -326,7 +327,7 @@ static PyObject *begin_timeline(PyObject *module, PyObject *args) {  // -> new
 
 /* error_on_graph_break(flag) is entered. */
 static PyObject *push_break_error(PyObject *module, PyObject *flag) {  // -> new
-  wk__binding *binding = binding_of_module(module);
+  wk__binding *binding = wk__binding_of_module(module);
   if (binding && !binding->break_errors) binding->break_errors = PyList_New(0);
   if (!binding || !binding->break_errors) return NULL;
   int value = PyObject_IsTrue(flag);
@@ -336,14 +337,14 @@ static PyObject *push_break_error(PyObject *module, PyObject *flag) {  // -> new
 
 static PyObject *pop_break_error(PyObject *module, PyObject *none) {  // -> new
   (void)none;
-  wk__binding *binding = binding_of_module(module);
+  wk__binding *binding = wk__binding_of_module(module);
   Py_ssize_t count = binding && binding->break_errors ? PyList_GET_SIZE(binding->break_errors) : 0;
   if (count && PyList_SetSlice(binding->break_errors, count - 1, count, NULL) < 0) return NULL;
   Py_RETURN_NONE;
 }
 
 static PyObject *set_substitutes(PyObject *module, PyObject *dict) {  // -> new
-  wk__binding *binding = binding_of_module(module);
+  wk__binding *binding = wk__binding_of_module(module);
   if (!binding) return NULL;
   if (!PyDict_Check(dict)) return PyErr_Format(PyExc_TypeError, "substitutes are a dict, not %R", dict);
   Py_XSETREF(binding->substitutes, Py_NewRef(dict));
@@ -352,7 +353,7 @@ static PyObject *set_substitutes(PyObject *module, PyObject *dict) {  // -> new
 
 /* Gives what it was before. */
 static PyObject *set_notes(PyObject *module, PyObject *list) {  // -> new
-  wk__binding *binding = binding_of_module(module);
+  wk__binding *binding = wk__binding_of_module(module);
   if (!binding) return NULL;
   if (list != Py_None && !PyList_Check(list))
     return PyErr_Format(PyExc_TypeError, "notes are put into a list, not %R", list);
@@ -430,6 +431,6 @@ int wk__add_dynamo(PyObject *module, wk__binding *binding) {
   if (!binding->constraint_violation ||
       PyModule_AddObjectRef(module, "ConstraintViolationError", binding->constraint_violation) < 0)
     return -1;
-  if (PyModule_AddFunctions(module, functions) < 0) return -1;
+  if (PyModule_AddFunctions(module, functions) < 0 || wk__add_program(module) < 0) return -1;
   return PyModule_AddObjectRef(module, "Compiled", type);
 }

@@ -84,6 +84,12 @@ void wk__dynamo_applied(const wk__applied *applied); /* nothing is done where no
 bool wk__dynamo_captures(void);                      /* this thread records Python now */
 void wk__dynamo_noticed_mode(void);                  /* the thread's grad mode was asked for or set by the program */
 
+/* The program has called an operator: for whoever binds operators to Python. */
+void wk__dynamo_calls_reached(void);
+static inline void wk__dynamo_count_call(void) {
+  if (WK_UNLIKELY(++wk__thread.program_calls == wk__thread.program_calls_asked)) wk__dynamo_calls_reached();
+}
+
 /* Adds the type Compiled and the functions of `compiler` to the extension module, which keeps the binding. 0, or -1
  * with an exception. */
 int wk__add_dynamo(PyObject *module, wk__binding *binding);

@@ -18,12 +18,14 @@ PyObject *wk__segment_report(const wk__segment *segment);  // -> new: one of the
 PyObject *wk__compiled_kernels(wk__compiled *compiled, bool sources);     // -> new
 PyObject *wk__segment_kernels(const wk__segment *segment, bool sources);  // -> new: one of them
 
-/* ---- notes.c: what capture does while somebody wants to know (_C._set_notes), each a dict at the list's end: "kind",
- * and what is named behind the kind. Nothing here fails: without memory, or behind the first 4096, nothing is noted.
- * ---- segment    number, compiled, function, file, line, thread, began, ended, report: a segment was kept unkept
- * compiled, function, file, line, why, thread, began, ended: what was recorded is not kept recompile  compiled,
- * function, file, line, why, thread, began: a guard did not hold, so it is captured again gone       number, hits,
- * kernels: a segment that was noted goes */
+/* ---- notes.c: what capture does while somebody wants to know (_C._set_notes) ----
+ *
+ * Each note is a dict at the list's end. All but the last kind have compiled (its number), function, file, line, thread
+ * and began. Nothing here fails: without memory, behind the first 4096, or behind a None, nothing is noted.
+ *   segment    a segment was kept: number, ended, report
+ *   unkept     what was recorded is not kept: why, ended
+ *   recompile  a guard did not hold, so it is captured again: why
+ *   gone       a segment that was noted goes: number, hits, kernels */
 void wk__note_segment(const wk__session *session, wk__segment *segment);
 void wk__note_unkept(const wk__session *session, const char *file, int line, const char *why);
 void wk__note_again(const wk__session *session, const char *file, int line, PyObject *why);

@@ -168,6 +168,11 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
       if (!made) PyErr_Clear();
       return made;
     }
+    case WK__READ_CLOCK: {
+      PyObject *now = PyObject_CallNoArgs(read->object);
+      if (!now) PyErr_Clear();
+      return now;
+    }
     case WK__READ_UPCOMING:
       return wk__upcoming(a, read->b);
     case WK__READ_DRAWN:

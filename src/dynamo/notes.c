@@ -21,15 +21,19 @@ static kept_exception set_aside(void) {
   return e;
 }
 
+/* Or whoever has it wants no more, and has put a None at its end. */
+static bool is_full(PyObject *list) {
+  Py_ssize_t count = PyList_GET_SIZE(list);
+  return count >= MOST_NOTES || (count && PyList_GET_ITEM(list, count - 1) == Py_None);
+}
+
 /* The note is stolen; NULL: it could not be made. */
 static void add(PyObject *list, PyObject *steal_note, kept_exception before) {
-  if (steal_note && PyList_GET_SIZE(list) < MOST_NOTES) (void)!PyList_Append(list, steal_note);
+  if (steal_note && !is_full(list)) (void)!PyList_Append(list, steal_note);
   Py_XDECREF(steal_note);
   PyErr_Clear();
   PyErr_Restore(before.type, before.value, before.traceback);
 }
-
-static bool is_full(PyObject *list) { return PyList_GET_SIZE(list) >= MOST_NOTES; }
 
 /* What every note of a session says. */
 static PyObject *note_of(const wk__session *s, const char *kind, const char *file, int line) {  // -> new

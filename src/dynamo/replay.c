@@ -440,6 +440,7 @@ int wk__segment_replay(wk__session *s, wk__segment *steal_segment, PyObject **st
   s->target = g;
   s->values = steal_values;
   g->hits++;
+  s->compiled->replay_count++;
   int status = 0;
   if (g->backend_call)
     status = make_integers(g, s->values) < 0 ? -1 : run_backend(s, g, s->values);

@@ -2,6 +2,7 @@
  * In: a call of a compiled function. Out: what the function returns or raises, exactly. Invariant: while no segment is
  * being recorded every tensor is real. Tests: tests/python/capture/. */
 #include "dynamo/explain.h"
+#include "dynamo/program.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -275,7 +276,8 @@ static int seek(wk__session *s) {
   if (!plain) wk__note_recompile(s);
   forget_failure(s);
   if (plain) {
-    s->mode = WK__MODE_OFF;
+    bool comes_back = s->loop && (!s->innermost->depth || wk__has_boundary(s->innermost->frame.info->watched));
+    s->mode = comes_back ? WK__MODE_AWAY : WK__MODE_OFF;
     return 0;
   }
   s->captures++;
@@ -350,11 +352,31 @@ static bool is_only_tried(const wk__session *s) {
   return true;
 }
 
+/* An instruction has been run plainly. Away from what is captured, a segment may begin with each statement of the root
+ * (nothing but the iterators of its loops is on the stack). */
+static void look_again(wk__session *s, const wk__activation *a) {
+  bool plain = s->mode == WK__MODE_PLAIN;
+  bool statement = s->mode == WK__MODE_AWAY && !a->depth && wk__frame_depth(&a->frame) == s->loop_depth;
+  if ((plain || statement) && all_resumable(s)) s->mode = WK__MODE_SEEK;
+}
+
+/* Away from what is captured the root has gone round a loop so often that CPython had better do it. */
+static bool is_busy(wk__session *s, const wk__activation *a) {
+  enum { MOST_ROUNDS = 256 };
+  bool round = s->mode == WK__MODE_AWAY && !a->depth && a->frame.next < a->frame.offset;
+  return round && a->frame.next != s->loop->head && ++s->away_rounds > MOST_ROUNDS;
+}
+
 /* After an instruction. */
 static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyObject **out_result) {
   switch (step) {
     case WK__STEP_NEXT:
-      if (s->mode == WK__MODE_PLAIN) s->mode = all_resumable(s) ? WK__MODE_SEEK : WK__MODE_PLAIN;
+      if (WK_UNLIKELY(s->loop != NULL) && is_busy(s, a) && !wk__program_lend(s, &a->frame)) {
+        root_raises(s);
+        *out_result = NULL;
+        return DONE;
+      }
+      look_again(s, a);
       return GO_ON;
     case WK__STEP_RETURN:
       *out_result = frame_returns(s, a);
@@ -367,7 +389,7 @@ static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyOb
     case WK__STEP_RAISE:
       if (s->mode == WK__MODE_CAPTURE && may_tell_sizes()) wk__settle_symbols(s->recording);
       if (wk__frame_unwind(&a->frame)) {
-        if (s->mode == WK__MODE_PLAIN) s->mode = all_resumable(s) ? WK__MODE_SEEK : WK__MODE_PLAIN;
+        look_again(s, a);
         return GO_ON;
       }
       if (!a->depth) root_raises(s);
@@ -415,9 +437,40 @@ static outcome take_step(wk__session *s, wk__activation *a, PyObject **out_resul
   if (probe_raises(s, a)) return after_step(s, a, WK__STEP_RAISE, out_result);
 #endif
   s->refused = WK__REFUSED_BREAK;
+  bool bare = s->loop && (s->mode == WK__MODE_PLAIN || s->mode == WK__MODE_AWAY); /* what it calls is CPython's alone */
+  if (bare) wk__hook_remove(s->thread->interp);
   wk__step step = wk__frame_step(&a->frame);
+  if (bare) wk__hook_install(s->thread->interp, wk__session_hook);
   leave_capture(s);
   return after_step(s, a, step, out_result);
+}
+
+/* ==================================================== visits ===================================================== */
+
+static bool is_outside(const wk__session *s, const wk__activation *a) {
+  return !a->depth && (a->frame.next < s->loop->begin || a->frame.next >= s->loop->end);
+}
+static bool is_at_head(const wk__session *s, const wk__activation *a) {
+  return !a->depth && a->frame.next == s->loop->head;
+}
+
+/* A segment of a visit ends here: where a round ends, of the loop itself or of a long one inside, and where the loop
+ * does. */
+static bool ends_round(const wk__session *s, const wk__activation *a) {
+  if (s->recording->tries || !all_resumable(s)) return false;
+  return is_outside(s, a) || is_at_head(s, a) || wk__is_boundary(a->frame.info->watched, a->frame.next);
+}
+
+/* The root goes on without the session. Where a round begins its first instruction, which asks an iterator, is run
+ * plainly. */
+static bool leaves_visit(wk__session *s, const wk__activation *a) {
+  bool between = s->mode == WK__MODE_SEEK || s->mode == WK__MODE_PLAIN || s->mode == WK__MODE_AWAY;
+  if (!between || a->depth) return false;
+  if (is_at_head(s, a)) {
+    s->mode = WK__MODE_PLAIN;
+    return s->left = !wk__program_round(s);
+  }
+  return s->left = is_outside(s, a);
 }
 
 static PyObject *run(wk__session *s, wk__activation *a) {
@@ -426,6 +479,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
     int status = 0;
     if (WK_UNLIKELY(s->retired != NULL) && !a->depth) wk__session_drop_retired(s);
     drop_buried(s);
+    if (s->loop && leaves_visit(s, a)) return NULL;
     switch (s->mode) {
       case WK__MODE_SEEK:
         status = seek(s);
@@ -449,6 +503,12 @@ static PyObject *run(wk__session *s, wk__activation *a) {
           a->frame.offset = a->frame.next;
           wk__refuse_as(&a->frame, WK__REFUSED_LEFT_OVER, "the end of a variable runs code");
           if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;
+          break;
+        }
+        if (s->mode == WK__MODE_CAPTURE && s->loop && ends_round(s, a)) {
+          a->frame.offset = a->frame.next;
+          snprintf(s->reason, sizeof s->reason, "a round of a loop is over");
+          if (end_here(s, WK__END_BREAK) < 0 && after_step(s, a, WK__STEP_RAISE, &result) == DONE) return result;
           break;
         }
         if (s->mode == WK__MODE_CAPTURE && WK_UNLIKELY(is_full(s, a))) {
@@ -519,9 +579,10 @@ static bool is_wanted(const wk__session *s, PyCodeObject *code) {
   }
 }
 
-static PyObject *hook(PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing) {  // -> new
+PyObject *wk__session_hook(PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing) {  // -> new
   wk__session *s = wk__thread.session;
   PyCodeObject *code = wk__hook_code(real);
+  if (WK_UNLIKELY(wk__program_expects(thread, code))) return wk__program_enter(thread, real, throwing);
   if (!s || s->thread != thread || !is_wanted(s, code) || wk__hook_tracing(thread))
     return wk__hook_default(thread, real, throwing);
   if (WK_UNLIKELY(wk__is_in_between(s, thread, real))) return wk__run_in_between(s, thread, real, throwing);
@@ -606,6 +667,16 @@ static PyObject *end_refused(wk__session *s, PyObject *result) {  // -> new, NUL
   return NULL;
 }
 
+static void end_session(wk__session *s) {
+  wk__thread.session = s->outer;
+  wk__session_drop_target(s);
+  wk__tracer_release(s->tracer);
+  PyMem_Free(s->start_codes);
+  PyMem_Free(s->start_offsets);
+  wk__session_drop_retired(s);
+  if (s->buried_count) wk__session_drop_buried(s);
+}
+
 PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject *const *args, size_t nargsf,
                            PyObject *keyword_names) {
   PyObject *python = PyMethod_Check(function) ? PyMethod_GET_FUNCTION(function) : function;
@@ -625,17 +696,34 @@ PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject 
     return result;
   }
   wk__thread.session = &s;
-  wk__hook_install(interpreter, hook);
+  wk__hook_install(interpreter, wk__session_hook);
   result = PyObject_Vectorcall(function, args, nargsf, keyword_names);
   wk__hook_remove(interpreter);
-  wk__thread.session = s.outer;
-  wk__session_drop_target(&s);
-  wk__tracer_release(s.tracer);
-  PyMem_Free(s.start_codes);
-  PyMem_Free(s.start_offsets);
-  wk__session_drop_retired(&s);
-  if (s.buried_count) wk__session_drop_buried(&s);
+  end_session(&s);
   if (WK_UNLIKELY(s.refusal != NULL)) result = end_refused(&s, result);
   Py_DECREF(compiled);
   return result;
+}
+
+bool wk__session_visit(wk__compiled *compiled, wk__activation *root, wk__loop *loop, PyObject **out_result) {
+  wk__session s = {.outer = wk__thread.session,
+                   .compiled = compiled,
+                   .binding = compiled->binding,
+                   .thread = root->frame.thread,
+                   .root_code = root->frame.code,
+                   .mode = WK__MODE_PLAIN,
+                   .innermost = root,
+                   .loop = loop,
+                   .loop_depth = wk__frame_depth(&root->frame)};
+  Py_INCREF(compiled);
+  root->frame.session = wk__thread.session = &s;
+  wk__hook_install(s.thread->interp, wk__session_hook);
+  *out_result = run(&s, root);
+  wk__hook_remove(s.thread->interp);
+  s.innermost = NULL;
+  wk__activation_forget_start(root);
+  end_session(&s);
+  root->frame.session = NULL;
+  Py_DECREF(compiled);
+  return !s.left;
 }

@@ -17,6 +17,9 @@
 typedef struct wk__segment wk__segment;
 typedef struct wk__compiled wk__compiled;
 typedef struct wk__lookup wk__lookup;
+typedef struct wk__loop wk__loop;       /* program.h */
+typedef struct wk__watched wk__watched; /* the same */
+typedef struct wk__program wk__program;
 
 typedef enum wk__mode_kind {
   WK__MODE_START,   /* the compiled function has been called, its frame is not there yet */
@@ -26,6 +29,7 @@ typedef enum wk__mode_kind {
   WK__MODE_UNWIND,  /* frames return until the one at `target` is reached */
   WK__MODE_ENTER,   /* the innermost frame does its call again to enter the next frame of the state to be reached */
   WK__MODE_OFF,     /* the rest of this call is left to CPython */
+  WK__MODE_AWAY,    /* (visits) instructions are run as in PLAIN, until a statement or a round begins */
 } wk__mode_kind;
 
 /* A frame with what a session knows of it. */
@@ -94,6 +98,11 @@ struct wk__session {
   wk__suspension *suspended;    /* innermost; NULL */
   wk__segment *failed_segment;  /* owned reference: the newest of the position whose guards did not hold; NULL */
   const wk__read *failed_guard; /* and the first one that did not hold */
+  /* visiting: the root is a frame that is there already, in a loop of it (program.h) */
+  wk__loop *loop;  /* NULL: a function was called */
+  int loop_depth;  /* values on the root's stack when a round begins */
+  bool left;       /* the root's frame goes on without this session */
+  int away_rounds; /* of other loops of the root, run in AWAY since the round began */
   /* replaying towards a state */
   wk__segment *target;                /* owned reference; NULL: none */
   int target_depth;                   /* UNWIND: the frame that goes on */
@@ -110,6 +119,11 @@ static inline wk__recording *wk__recording_of(const wk__frame *f) {
 /* Calls `function` under a new session: the whole of a compiled call. -> new */
 PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject *const *args, size_t nargsf,
                            PyObject *keyword_names);
+/* A frame that is evaluated with nothing recorded stands at the head of a loop: a session goes on with it until it
+ * leaves the loop, or the loop is not to be visited any more (false: it stands at frame.next), or until it is over
+ * (true: *out_result is what it returns, NULL with an exception). */
+bool wk__session_visit(wk__compiled *compiled, wk__activation *root, wk__loop *loop, PyObject **out_result);
+PyObject *wk__session_hook(PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing);  // -> new
 static inline wk__session *wk__session_current(void) { return wk__thread.session; }
 
 /* For operations that refuse: says why, gives NULL. */
@@ -354,6 +368,7 @@ struct wk__compiled {
   wk__lookup *lookup; /* owned: finds those that may hold among many; NULL: it has not been needed, or was dropped */
   const wk__binding *binding;
   int64_t capture_count, break_count, unkept_count;
+  uint64_t replay_count;
   struct wk__unkept {   /* positions whose segments could not be kept: after a few attempts they run plain */
     PyCodeObject *code; /* borrowed: only compared */
     int offset, count;
@@ -372,6 +387,7 @@ struct wk__compiled {
   wk__map changing;     /* paths of numbers and tensors that guards have seen change: 1, or 1 and two to the dim + 1 */
 };
 
+wk__binding *wk__binding_of_module(PyObject *module); /* the extension module's; NULL with an exception */
 /* The function behind a Compiled, which a region that calls it runs itself; NULL for other objects. */
 PyObject *wk__compiled_function(const wk__binding *binding, PyObject *o);  // -> borrowed
 

@@ -300,3 +300,20 @@ def test_checks_of_places():
         return found, t.sparse.check_sparse_tensor_invariants.is_enabled()
 
     assert run(wick) == run(torch)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin", "prod"])
+def test_products_with_another_reduction(reduce):
+    def run(t):
+        names(t)
+        values = t.tensor([3.0, 4.0, 5.0], requires_grad=True)
+        c = t.sparse_csr_tensor(t.tensor([0, 1, 3, 3]), t.tensor([2, 0, 2]), values.detach(), (3, 3))
+        d = (t.arange(6.0).view(3, 2) - 2).requires_grad_()
+        try:
+            result = t.sparse.mm(c, d, reduce)
+        except RuntimeError as error:
+            return str(error)
+        result.square().sum().backward()
+        return result.tolist(), d.grad.tolist()
+
+    assert run(wick) == run(torch)

@@ -37,8 +37,8 @@ def test_torch_is_wick():
     [
         ("torch.package", "torch.package exists in PyTorch 2.13 but wick does not have it yet"),
         (
-            "torch.nn.LinearCrossEntropyLoss",
-            "torch.nn.LinearCrossEntropyLoss exists in PyTorch 2.13 but wick does not have it yet",
+            "torch.nn.Container",
+            "torch.nn.Container exists in PyTorch 2.13 but wick does not have it yet",
         ),
         ("torch.nonsense", "module 'torch' has no attribute 'nonsense'"),
     ],
@@ -60,18 +60,18 @@ NOT_YET = " exists in PyTorch 2.13 but wick does not have it yet"
     ("statement", "text"),
     [
         ("from torch import package", "ImportError torch.package" + NOT_YET),
-        ("from torch import nn, smm", "ImportError torch.smm" + NOT_YET),
+        ("from torch import nn, int_repr", "ImportError torch.int_repr" + NOT_YET),
         (
-            "from torch.nn import Linear, LinearCrossEntropyLoss",
-            "ImportError torch.nn.LinearCrossEntropyLoss" + NOT_YET,
+            "from torch.nn import Linear, Container",
+            "ImportError torch.nn.Container" + NOT_YET,
         ),
         ("from torch.distributed import pipelining", "ImportError torch.distributed.pipelining" + NOT_YET),
         ("import torch.distributed.pipelining", "ModuleNotFoundError torch.distributed.pipelining" + NOT_YET),
         ("import torch.package", "ModuleNotFoundError torch.package" + NOT_YET),
         ("from torch import nonsense", "ImportError cannot import name 'nonsense' from 'torch' ("),
         ("import torch.nonsense", "ModuleNotFoundError No module named 'torch.nonsense'"),
-        ("import torch; torch.ones(2).sspaddmm()", "AttributeError torch.Tensor.sspaddmm" + NOT_YET),
-        ("import torch; torch.Tensor.sspaddmm", "AttributeError torch.Tensor.sspaddmm" + NOT_YET),
+        ("import torch; torch.ones(2).q_scale()", "AttributeError torch.Tensor.q_scale" + NOT_YET),
+        ("import torch; torch.Tensor.q_scale", "AttributeError torch.Tensor.q_scale" + NOT_YET),
         ("import torch; torch.ones(2).nonsense", "AttributeError 'Tensor' object has no attribute 'nonsense'"),
     ],
 )
@@ -82,7 +82,7 @@ def test_what_missing_names_say(statement, text):
 
 @pytest.mark.parametrize(
     "statement",
-    ["from torch import smm", "import torch; torch.smm", "import torch; torch.ones(2).sspaddmm"],
+    ["from torch import int_repr", "import torch; torch.int_repr", "import torch; torch.ones(2).q_scale"],
 )
 def test_a_name_that_is_not_there_yet_is_not_taken_for_a_slip(statement):
     _, _, err = run("-c", statement)
@@ -92,13 +92,13 @@ def test_a_name_that_is_not_there_yet_is_not_taken_for_a_slip(statement):
 def test_missing_methods_are_seen_nowhere_else():
     ok(
         "import torch\nt = torch.ones(2)\n"
-        "assert not hasattr(t, 'sspaddmm') and not hasattr(torch.Tensor, 'sspaddmm') and 'sspaddmm' not in dir(t)\n"
-        "assert getattr(t, 'sspaddmm', 5) == 5 and 'sum' in dir(t) and hasattr(t, 'sum')\n"
-        "class Own(torch.Tensor):\n    def sspaddmm(self): return 7\n"
-        "assert t.as_subclass(Own).sspaddmm() == 7\n"
+        "assert not hasattr(t, 'q_scale') and not hasattr(torch.Tensor, 'q_scale') and 'q_scale' not in dir(t)\n"
+        "assert getattr(t, 'q_scale', 5) == 5 and 'sum' in dir(t) and hasattr(t, 'sum')\n"
+        "class Own(torch.Tensor):\n    def q_scale(self): return 7\n"
+        "assert t.as_subclass(Own).q_scale() == 7\n"
         "class Asks(torch.Tensor):\n    def __getattr__(self, name): return name\n"
-        "assert t.as_subclass(Asks).sspaddmm == 'sspaddmm'\n"
-        "torch.Tensor.sspaddmm = lambda self: 8\nassert t.sspaddmm() == 8\n"
+        "assert t.as_subclass(Asks).q_scale == 'q_scale'\n"
+        "torch.Tensor.q_scale = lambda self: 8\nassert t.q_scale() == 8\n"
     )
 
 

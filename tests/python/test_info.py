@@ -164,10 +164,10 @@ except (ImportError, AttributeError):
     pass
 fun = torch.func
 def f(self, x):
-    nn.LinearCrossEntropyLoss(1, 2, 3)(x)
-    F.scaled_mm(x, x).sspaddmm()
+    nn.Container(1, 2, 3)(x)
+    F.scaled_mm(x, x).q_scale()
     self.lgamma, json.lgamma, nn.Linear(2, 3).weight
-    fun.rearrange(x)
+    fun.debug_unwrap(x)
     torch.cudnn_convolution(), torch.cudnn_convolution
     torch.no_such_name, torch.Tensor.int_repr, torch.save, x.sum(), x.no_such_method
 """
@@ -176,9 +176,7 @@ def f(self, x):
 @pytest.fixture
 def sources(tmp_path):
     (tmp_path / "train.py").write_text(TRAIN)
-    (tmp_path / "model.py").write_text(
-        "from torch.nn import *\nfrom torch.nn import Module\nLinearCrossEntropyOptions(Linear, Own)\n"
-    )
+    (tmp_path / "model.py").write_text("from torch.nn import *\nfrom torch.nn import Module\nqat(Linear, Own)\n")
     pack = tmp_path / "pack"
     pack.mkdir()
     (pack / "__init__.py").write_text("")
@@ -194,13 +192,13 @@ def test_needs_of_a_program(sources):
         "torch.Tensor.int_repr": ["train.py:20"],
         "torch.cudnn_convolution": ["train.py:19"],
         "torch.package": [os.path.join("pack", "deep.py:2")],
-        "torch.func.rearrange": ["train.py:18"],
-        "torch.nn.LinearCrossEntropyLoss": ["train.py:15"],
-        "torch.nn.LinearCrossEntropyOptions": ["model.py:3"],
+        "torch.func.debug_unwrap": ["train.py:18"],
+        "torch.nn.Container": ["train.py:15"],
+        "torch.nn.qat": ["model.py:3"],
         "torch.nn.functional.scaled_mm": ["train.py:16"],
         "torch.utils.benchmark": ["train.py:3"],
     }
-    assert found["methods"] == {"sspaddmm": ["train.py:16"]}
+    assert found["methods"] == {"q_scale": ["train.py:16"]}
     assert found["unread"] == []
 
 

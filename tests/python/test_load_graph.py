@@ -425,3 +425,36 @@ def test_hostile_text(fused):
         except (ValueError, RuntimeError, IndexError, TypeError, NotImplementedError, MemoryError):
             pass
     assert loaded > 100 and ran > 50
+
+
+# ---- compiled as far as asked ----
+
+TWO_KERNELS = """graph(%x: f32[70, 70]) {
+  %exp: f32[70, 70] = exp(%x)
+  %add: f32[70, 70] = add.Tensor(%exp, %x)
+  %cumsum: f32[70, 70] = cumsum(%add, 0)
+  %sin: f32[70, 70] = sin(%cumsum)
+  %mul: f32[70, 70] = mul.Tensor(%sin, %cumsum)
+  return (%mul)
+}
+"""
+
+
+def test_limits_of_passes_kernels_and_native_code():
+    x = wick.randn(70, 70)
+    (plain,) = _C.LoadedGraph(TWO_KERNELS)(x)
+    counts = {}
+    for limits in [(0, None, 0), (None, 0, 0), (None, 1, 0), (None, None, 0), (None, None, 1), (None, None, None)]:
+        graph = _C.LoadedGraph(TWO_KERNELS, limits=limits)
+        kernels = graph.report()["kernels"]
+        counts[limits] = len(kernels), sum(kernel["native"] for kernel in kernels)
+        assert wick.equal(graph(x)[0], plain)
+    most = counts[None, None, 0][0]
+    assert counts[0, None, 0][0] == counts[None, 0, 0][0] == 0 and counts[None, 1, 0][0] == 1 < most
+    assert counts[None, None, 1][1] <= counts[None, None, 0][1] + 1 and counts[None, None, None][0] == most
+
+
+@pytest.mark.parametrize("limits", [(1, 2), [1, 2, 3], ("a", None, None)])
+def test_limits_are_three_numbers(limits):
+    with pytest.raises(TypeError):
+        _C.LoadedGraph(TWO_KERNELS, limits=limits)

@@ -328,7 +328,15 @@ def test_a_full_timeline(monkeypatch):
 
 
 def test_a_recorder_leaves_nothing_on():
-    run_of(2)
+    from wick._dynamo.tracing import Recorder
+
+    recorder = Recorder()
+    compiled = wick.compile(lambda x: x + 1)
+    compiled(wick.ones(2))
+    recorder.stop()
+    count = len(recorder.notes)
+    compiled.reset()
+    assert len(recorder.notes) == count and [note["kind"] for note in recorder.notes[:-1]] == ["segment"]
     assert wick._C._set_notes(None) is None and wick._C._set_profiling(False) is False
     assert wick._C._take_timeline() == ([], 0) and wick.profiler._whole is None
 

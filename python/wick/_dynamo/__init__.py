@@ -16,8 +16,6 @@ from ..compiler import (
     substitute_in_graph,
 )
 from . import config, exc
-from .explain import ExplainOutput, explain
-from .marks import mark_dynamic, mark_static, mark_static_address, mark_unbacked, maybe_mark_dynamic
 
 __all__ = [
     "ExplainOutput", "allow_in_graph", "assume_constant_result", "config", "disable", "error_on_graph_break", "exc",
@@ -79,4 +77,15 @@ def run(fn=None):
     return fn
 
 
-__getattr__ = _late(__name__, ("eval_frame", "utils"), {"OptimizedModule": "eval_frame"})
+# compile() loads this package, so what it does not need is loaded late.
+__getattr__ = _late(
+    __name__,
+    ("eval_frame", "marks", "utils"),
+    {
+        "OptimizedModule": "eval_frame",
+        **dict.fromkeys(("ExplainOutput", "explain"), "explaining"),
+        **dict.fromkeys(
+            ("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic"), "marks"
+        ),
+    },
+)

@@ -9,7 +9,7 @@ from .page import break_item, document, escape, segment_part, source_section
 
 def page_of(output):
     """The page of an ExplainOutput, with what its function has done since."""
-    from .explain import summary_of
+    from .explaining import summary_of
 
     kernels = output.compiled.kernels(sources=True) if output.compiled else output.kernels
     if len(kernels) > len(output.segments):  # captured again

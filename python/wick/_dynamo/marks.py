@@ -1,14 +1,10 @@
 """Marks on tensors: which of their sizes a compiled function may see change."""
 
-from typing import NamedTuple
+from collections import namedtuple
 
 from ..compiler import is_compiling
 
-
-class _DimRange(NamedTuple):
-    dim: int
-    min: int | None
-    max: int | None
+_DimRange = namedtuple("_DimRange", ("dim", "min", "max"))  # min, max: a number or None
 
 
 def _dims(t, index):

@@ -8,8 +8,8 @@ Tests: tests/python/test_trace.py.
 import json
 
 from ..profiler import _name_of
-from .explain import summary_of
 from .explain_hints import hint_of, mend_of
+from .explaining import summary_of
 from .page import (
     break_item,
     document,

@@ -44,7 +44,7 @@ class Recorder:
         self.main_thread = threading.get_native_id()
         _C._set_notes(self.notes)
         _C._begin_timeline(MOST_WORDS, True)
-        _C._set_profiling(True)
+        self._profiling_before = _C._set_profiling(True)
         profiler._whole = self
 
     def _take(self):
@@ -62,10 +62,12 @@ class Recorder:
         """The Run so far; nothing more is noted."""
         self.ended = time.monotonic_ns()
         profiler._whole = None
-        _C._set_profiling(False)
+        _C._set_profiling(self._profiling_before)
         self._take()
         _C._set_notes(None)
-        return Run(self)
+        run = Run(self)
+        self.notes.append(None)  # segments that go later have nothing to say
+        return run
 
 
 def _graphs_of(kernels):

@@ -123,7 +123,7 @@ OTHERS = ("#2a9d8f", "#5b7db1", "#8f6bb3", "#b08968")  # of names that are no en
 STYLE = {
     "font.size": 11, "text.color": INK, "axes.labelcolor": QUIET, "axes.edgecolor": RULE, "axes.titlesize": 13,
     "axes.titleweight": "bold", "axes.spines.top": False, "axes.spines.right": False,
-    "xtick.color": QUIET, "ytick.color": INK, "savefig.dpi": 160,
+    "xtick.color": QUIET, "ytick.color": INK, "savefig.dpi": 160, "svg.fonttype": "none",
 }  # fmt: skip
 
 

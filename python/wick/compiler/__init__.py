@@ -5,7 +5,6 @@ y = compiled(x)                      # captured at the first call, replayed at t
 """
 
 import functools
-import inspect
 import os
 import re
 import types
@@ -18,7 +17,7 @@ __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "config", "cudagraph_mark_step_begin", "disable",
     "get_default_backend", "is_compiling", "is_dynamo_compiling", "is_exporting", "keep_portable_guards_unsafe",
     "keep_tensor_guards_unsafe", "list_backends", "load_cache_artifacts", "load_compiled_function", "load_graph",
-    "nested_compile_region", "register_backend", "reset", "save_cache_artifacts", "set_default_backend",
+    "nested_compile_region", "regions", "register_backend", "reset", "save_cache_artifacts", "set_default_backend",
     "set_enable_guard_collectives", "set_stance", "skip_all_guards_unsafe", "skip_guard_on_all_nn_modules_unsafe",
     "skip_guard_on_globals_unsafe", "skip_guard_on_inbuilt_nn_modules_unsafe", "substitute_in_graph", "wrap_numpy",
 ]  # fmt: skip
@@ -367,14 +366,15 @@ _substitutes = {}
 
 def _shape_of_signature(signature):
     """What has to be the same of two functions: names and defaults, those that only go by name apart."""
-    star = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
-    parameters = [p for p in signature.parameters.values() if p.kind not in star]
-    by_name = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    parameters = [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    by_name = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
     places = tuple(p.name for p in parameters if p not in by_name)
     return places, {p.name for p in by_name}, {p.name: p.default for p in parameters}
 
 
 def _check_signatures(original, substitute):
+    import inspect  # which takes a while to load
+
     try:
         first = inspect.signature(original)
     except ValueError:
@@ -578,6 +578,16 @@ def _with_backend(backend, compiled):
         settings = _settings(backend, None, None, compiled.fullgraph, None)
         own[backend] = _compiled(compiled.function, {**settings, "dynamic": compiled.dynamic})
     return own[backend]
+
+
+def regions():
+    """What has been found hot in a program under `python -m wick --compile`, oldest first.
+
+    Each is (name, file, line, kind, compiled): of the function, "loop" or "function", and what has its report().
+    """
+    from .._regions import regions as found
+
+    return found()
 
 
 _missing = _getter(__name__)

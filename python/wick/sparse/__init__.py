@@ -170,9 +170,20 @@ class check_sparse_tensor_invariants:  # noqa: N801
 # ---- functions ----
 
 
-def mm(mat1, mat2):
-    """The product; of two sparse matrices a sparse one."""
-    return _C.mm(mat1, mat2)
+def mm(mat1, mat2, reduce=None):
+    """The product; of two sparse matrices a sparse one. reduce: "sum", "prod", "mean", "amax" or "amin" of the terms, of a CSR matrix and a
+    strided one."""
+    if reduce is None:
+        return _C.mm(mat1, mat2)
+    if layout_of(mat1) != CSR or layout_of(mat2) is not None:
+        raise RuntimeError("sparse.mm: reduce is there for a matrix of layout sparse_csr times a strided one")
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    p = parts(mat1)
+    rows, columns = indices_of(p)
+    terms = p.values.unsqueeze(1) * mat2.index_select(0, columns)
+    whole = _C.zeros((p.size[0], mat2.size(1)), dtype=terms.dtype, device=terms.device)
+    return whole.scatter_reduce(0, rows.unsqueeze(1).expand(terms.shape), terms, reduce, include_self=False)
 
 
 def addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0):

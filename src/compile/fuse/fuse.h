@@ -142,6 +142,8 @@ WK_MUST_USE wk_status wk__emit_group(wk__graph *graph, const wk__group *group, w
 
 /* decompose.c, a pass. */
 WK_MUST_USE wk_status wk__decompose(wk__graph *graph, bool *out_changed);
+/* bytes.c, a pass: products of dequantized numbers become products of bytes. */
+WK_MUST_USE wk_status wk__multiply_bytes(wk__graph *graph, bool *out_changed);
 /* layout.c: images with the channels last, as choices->channels_last says. */
 WK_MUST_USE wk_status wk__place_layouts(wk__graph *graph, const wk__choices *choices, bool *out_changed);
 /* weights.c: for weights with at least so many small products. */

@@ -35,10 +35,11 @@ static void end(job *j) {
   wk__free(j->pivots);
   wk__free(j->info);
 }
-/* Runs fn over the batch and gives a's matrices, or with `solution` b's, to the first output. */
+/* Runs fn over the batch; it fails for want of memory alone. */
 static wk_status run(job *j, wk__matrices_fn *fn, int64_t steps) {
   int64_t failed;
-  return wk__matrices_each(fn, j, &j->a, 0, steps, &failed);
+  WK_TRY(wk__matrices_each(fn, j, &j->a, 0, steps, &failed));
+  return failed ? WK_OUT_OF_MEMORY : WK_OK;
 }
 
 /* ---- LU ---- */

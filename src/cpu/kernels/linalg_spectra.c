@@ -42,7 +42,7 @@ static void complex_both(wk__complex_double *a, int64_t n, bool upper) {
         a[i * n + j] = ~a[j * n + i];
       else
         a[j * n + i] = ~a[i * n + j];
-    a[i * n + i] = __real__ a[i * n + i];
+    a[i * n + i] = __builtin_complex(__real__ a[i * n + i], 0.0);
   }
 }
 

@@ -32,7 +32,7 @@ static struct {
 static char folders[4096];
 static const int64_t LEAST[WK__LAPACK_TASKS] = {
     [WK__LAPACK_SOLVE] = 24, [WK__LAPACK_TRIANGULAR] = 64, [WK__LAPACK_CHOLESKY] = 48, [WK__LAPACK_QR] = 32,
-    [WK__LAPACK_EIGH] = 48,  [WK__LAPACK_SVD] = 48,        [WK__LAPACK_EIG] = 12,
+    [WK__LAPACK_EIGH] = 48,  [WK__LAPACK_SVD] = 48,        [WK__LAPACK_EIG] = 6,
 };
 
 /* ---- finding it ---- */

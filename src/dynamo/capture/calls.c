@@ -720,6 +720,7 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
     return operator_by_code(f, name, callable, args, count, names);
   if (known->what == WK__KNOWN_EFFECT) return effect_of_values(f, r, callable, args, count, names);
   if (known->what == WK__KNOWN_ASKED) return wk__cached_call(f, r, callable, args, count, names);
+  if (known->what == WK__KNOWN_CLOCK) return wk__clock_call(f, r, callable, args, count, names);
   bool changes = known->what == WK__KNOWN_CHANGES && count &&
                  (PyList_CheckExact(args[0]) || (PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0));
   if (changes) return change(f, r, known, args[0], callable, args, count, names, true);
@@ -760,10 +761,18 @@ static PyObject *new_module(wk__frame *f, wk__recording *r, PyObject *callable, 
   return wk__plain_call(f, callable, args, count, names);
 }
 
+/* super(class, object), which newer versions of CPython make of super(): nothing but the object's class decides. */
+static PyObject *super_of_random(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args) {
+  if (wk__depend_on_type(r, Py_TYPE(args[1])) < 0) return wk__refuse(f, "%s", r->failed);
+  return wk__plain_call(f, callable, args, 2, NULL);
+}
+
 static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
   PyTypeObject *t = (PyTypeObject *)callable;
   if (t == &PySuper_Type && !count && !names) return super_of_frame(f, callable);
+  if (t == &PySuper_Type && count == 2 && !names && wk__is_random(args[1]))
+    return super_of_random(f, r, callable, args);
   if (t == &PyType_Type && count == 1 && !names) return Py_NewRef((PyObject *)Py_TYPE(args[0]));
   bool scalar =
       t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type || t == &PyUnicode_Type;

@@ -21,16 +21,35 @@ static int bits_of(const char *name, PyObject *const *args, Py_ssize_t count, Py
   return bits > 0 && bits <= MOST_BITS ? (int)bits : -1;
 }
 
+/* random.seed(): a step, as a change of any object. What would be drawn behind it is drawn too early by guards: a
+ * break.
+ */
+static PyObject *seed_call(wk__frame *f, wk__recording *r, PyObject *random, PyObject *method, PyObject *seed) {
+  PyObject *args[] = {random, seed};
+  bool plain = seed != Py_None && wk__is_plain_value(BINDING, seed);
+  if (!plain) return wk__refuse(f, "random.seed() of the time, or of an object");
+  PyObject *result = wk__effect(f, r, method, args, 2, NULL);
+  if (result && wk__recording_of(f) == r) r->seeded = true;
+  return result;
+}
+
 PyObject *wk__draw_call(wk__frame *f, wk__recording *r, PyObject *random, const char *name, PyObject *const *args,
                         Py_ssize_t count, PyObject *names) {
   if (count) wk__settle(r, args[0]);
   int bits = bits_of(name, args, count, names);
-  if (bits < 0) return wk__refuse(f, "random numbers of another kind");
+  bool seeds = strcmp(name, "seed") == 0 && count == 1 && !names;
+  if (bits < 0 && !seeds) return wk__refuse(f, "random numbers of another kind");
+  if (r->seeded) return wk__refuse(f, "random numbers behind random.seed()");
   if (!wk__is_foreign(r, random) || (r->drawn_from && r->drawn_from != random))
     return wk__refuse(f, "random numbers of another generator than those before");
   PyTypeObject *type = Py_TYPE(random);
   while (type->tp_base && wk__known_method(type->tp_base, name)->what == WK__KNOWN_DRAWS) type = type->tp_base;
   PyObject *method = PyObject_GetAttrString((PyObject *)type, name);
+  if (seeds) {
+    PyObject *none = method ? seed_call(f, r, random, method, args[0]) : NULL;
+    Py_XDECREF(method);
+    return none;
+  }
   PyObject *found = method ? wk__draw(random, method, bits) : NULL, *number = NULL;
   int64_t turn = r->draws++;
   r->drawn_from = random;

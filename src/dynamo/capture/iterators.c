@@ -24,7 +24,7 @@ static int item_at(PyObject *sequence, int64_t at, PyObject **out_item) {
   return *out_item ? COMES : UNKNOWN;
 }
 
-/* Nobody else takes from it. `references`: those that are known. */
+/* Nothing else takes from it. `references`: those that are known. */
 static bool is_held_alone(PyObject *iterator, Py_ssize_t references) { return Py_REFCNT(iterator) <= references; }
 
 /* enumerate: (its iterator, the number that comes) */

@@ -110,6 +110,9 @@ PyObject *wk__tensor_of_data(wk__frame *f, PyObject *callable, PyObject *const *
 PyObject *wk__as_tensor_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                              PyObject *names);                                                             // -> new
 PyObject *wk__new_tensor_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count);  // -> new
+/* ---- clocks.c ---- */
+PyObject *wk__clock_call(wk__frame *f, wk__recording *r, PyObject *clock, PyObject *const *args, Py_ssize_t count,
+                         PyObject *names);  // -> new
 /* ---- draws.c ---- */
 bool wk__is_random(PyObject *o); /* a random.Random, or something else that is a _random.Random */
 PyObject *wk__draw_call(wk__frame *f, wk__recording *r, PyObject *random, const char *name, PyObject *const *args,

@@ -16,6 +16,7 @@ typedef enum wk__knowledge {
   WK__KNOWN_PASSES, /* on what they are, not on what they hold: it hands references on, and sizes stay symbols */
   WK__KNOWN_ASKED,  /* and on what it is asked for again in front of each replay: a cache, a registry, the process */
   WK__KNOWN_DRAWS,  /* and on Python's random numbers, which each replay draws again */
+  WK__KNOWN_CLOCK,  /* on the time, which each replay asks for again */
   WK__KNOWN_TAKES,  /* on a tensor's value, or random numbers drawn so far: the segment ends in front of it, also with
                        fullgraph=True */
   /* It changes something: */

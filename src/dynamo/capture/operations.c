@@ -110,15 +110,18 @@ int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value) {
   return wk__plain_set_global(f, name, value); /* a NameError */
 }
 
+/* The names of a module's code are those of its dictionary. */
+static bool is_of_module(const wk__frame *f) { return wk__frame_locals(f) == wk__frame_globals(f); }
+
 PyObject *wk__op_name(wk__frame *f, PyObject *name) {
   RECORDING(wk__plain_name(f, name));
   (void)r;
-  return wk__refuse(f, "a name of a class body or module");
+  return is_of_module(f) ? wk__op_global(f, name) : wk__refuse(f, "a name of a class body");
 }
 int wk__op_set_name(wk__frame *f, PyObject *name, PyObject *value) {
   RECORDING(wk__plain_set_name(f, name, value));
   (void)r;
-  return refused(f, "a name of a class body or module");
+  return is_of_module(f) ? wk__op_set_global(f, name, value) : refused(f, "a name of a class body");
 }
 int wk__op_setup_annotations(wk__frame *f) {
   RECORDING(wk__plain_setup_annotations(f));
@@ -408,7 +411,8 @@ static int set_attribute_of_context(wk__frame *f, wk__recording *r, PyObject *co
                   : wk__plain_set_attr(f, context, name, value);
 }
 
-static int set_of_thread(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
+/* A thread local, a generator of Python's random numbers. */
+static int set_of_c_object(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
   if (wk__did(r, BINDING, WK__DO_SET_ATTR, NULL, (PyObject *[]){owner, value}, 2, name) < 0) return failed_int(f, r);
   int64_t step = r->step_count - 1;
   int status;
@@ -426,7 +430,8 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   if (wk__is_own_context(f, owner)) return set_attribute_of_context(f, r, owner, name, value);
   if (wk__is_own_object(r, owner)) return wk__plain_set_attr(f, owner, name, value);
   if (PyModule_CheckExact(owner) && value) return set_in_module(f, r, PyModule_GetDict(owner), name, value);
-  if (wk__is_thread_local(r, owner) && value) return set_of_thread(f, r, owner, name, value);
+  bool of_c = wk__is_thread_local(r, owner) || (wk__is_foreign(r, owner) && wk__is_random(owner));
+  if (of_c && value) return set_of_c_object(f, r, owner, name, value);
   if (!module && !wk__is_python_instance(owner) && !PyFunction_Check(owner))
     return refused(f, "an attribute of an object that C code owns is set");
   if (module && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);

@@ -169,8 +169,8 @@ static wk__reg made_view_iterator(wk__recording *r, const wk__binding *b, PyObje
   Py_ssize_t taken = PyDict_GET_SIZE(dict) - PyObject_LengthHint(o, 0);
   PyObject *view = PyObject_CallMethod(dict, viewing_method(Py_TYPE(o)), NULL);
   bool known = view && iter && next && wk__reg_constant(r, iter) >= 0 && wk__reg_constant(r, next) >= 0;
-  wk__reg reg = known && made_view(r, b, view, dict) >= 0 ? made_of(r, b, o, WK__DO_CALL, (PyObject *[]){iter, view}, 2)
-                                                          : -1;
+  wk__reg reg =
+      known && made_view(r, b, view, dict) >= 0 ? made_of(r, b, o, WK__DO_CALL, (PyObject *[]){iter, view}, 2) : -1;
   for (Py_ssize_t i = 0; reg >= 0 && i < taken; i++)
     if (wk__did(r, b, WK__DO_IMPURE_CALL, NULL, (PyObject *[]){next, o, Py_None}, 3, NULL) < 0) reg = -1;
   Py_XDECREF(view);

@@ -345,6 +345,13 @@ static uint64_t path_of(const wk__recording *r, wk__read_kind kind, wk__reg a, i
   return h ? h : 1;
 }
 
+uint64_t wk__path_of_round(PyCodeObject *code, int depth, int item) {
+  uint64_t path = path_in_frame(WK__READ_STACK, code, 0, depth);
+  if (item < 0) return path;
+  uint64_t h = wk__hash_mix(wk__hash_mix(wk__hash_mix((uint64_t)WK__READ_ITEM + 1, path), (uint64_t)item), 0);
+  return h ? h : 1;
+}
+
 int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, wk__read_kind kind, wk__reg a,
                 int64_t b, PyObject *key) {
   uint64_t hash = hash_of_read(kind, a, b, key);

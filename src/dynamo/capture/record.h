@@ -33,6 +33,7 @@ typedef enum wk__read_kind {
   WK__READ_REFERENT,  /* what weak reference a points at; None when it is gone */
   WK__READ_SYMBOLIC,  /* the value of the expression b over the symbols that have been read, an int */
   WK__READ_COMPUTED,  /* what `object`, a function of C without effects, gives for a, and b; -1: it is not given */
+  WK__READ_CLOCK,     /* what `object`, a function of C, gives now; b: its turn (clocks.c) */
   WK__READ_DRAWN,     /* what `object`, a method of C, draws from a; b: its turn, and bits (draws.c) */
   WK__READ_UPCOMING,  /* what iterator a gives as number b from now on, without taking it */
   /* checks */
@@ -192,6 +193,8 @@ typedef struct wk__recording {
   wk__map functions;    /* sequence of the node of one that it does make -> anything (functions.c) */
   PyObject *drawn_from; /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
   int draws;            /* so many */
+  bool seeded;          /* its generator has been seeded */
+  int clocks;           /* how often clocks were asked */
   bool tries;           /* what is recorded now is only tried: changes of what the program can see are refused, */
   bool tries_in_vain;   /* and one was; */
   bool tries_modes;     /* or the thread's grad mode was asked for or set */
@@ -211,6 +214,9 @@ void wk__bury(PyObject *steal_object);
 
 /* Under which `changing` remembers that another object was found at a path, whose id() the program had asked for. */
 uint64_t wk__path_of_argument(PyCodeObject *code, int slot); /* of the root, as it is called */
+/* What a loop of the root gets from its iterator, with `depth` values below it on the stack; item 0, 1, ...: of that.
+ */
+uint64_t wk__path_of_round(PyCodeObject *code, int depth, int item);
 static inline uint64_t wk__identity_path(uint64_t path) { return wk__hash_mix(path, 0x1d); }
 
 wk__recording *wk__recording_create(void);

@@ -62,6 +62,8 @@ static const uint8_t cache_entries[256] = {
 #undef OPCODE_BY
 };
 
+int wk__opcode_caches(int opcode) { return cache_entries[opcode]; }
+
 const char *wk__opcode_name(int opcode) {
   static const char *const names[256] = {
 #define OPCODE(name, caches, kind_name, argument_value) [name] = #name,

@@ -8,6 +8,14 @@
 
 /* ---- entering and leaving ---- */
 
+void wk__frame_link(wk__frame *frame) {
+  wk__linkage *link = wk__linkage_of(frame);
+  wk__thread_link(frame);
+  link->linked = true;
+  link->counted = wk__thread_count(frame->thread);
+  if (WK_UNLIKELY(!link->counted)) frame->throwing = true;  // RecursionError is set: the first step raises it
+}
+
 void wk__frame_enter(wk__frame *frame, wk__session *session, PyThreadState *thread, real_frame *real, wk__code *info,
                      bool throwing) {
   *frame = (wk__frame){.session = session,
@@ -17,11 +25,7 @@ void wk__frame_enter(wk__frame *frame, wk__session *session, PyThreadState *thre
                        .info = info,
                        .throwing = throwing};
   wk__real_position(real, throwing, &frame->offset, &frame->next);
-  wk__linkage *link = wk__linkage_of(frame);
-  wk__thread_link(frame);
-  link->linked = true;
-  link->counted = wk__thread_count(thread);
-  if (WK_UNLIKELY(!link->counted)) frame->throwing = true;  // RecursionError is set: the first step raises it
+  wk__frame_link(frame);
 }
 
 bool wk__frame_imagine(wk__frame *frame, wk__frame_image *space, wk__session *session, PyObject *function,
@@ -40,7 +44,7 @@ bool wk__frame_imagine(wk__frame *frame, wk__frame_image *space, wk__session *se
   return true;
 }
 
-static void unlink_frame(wk__frame *frame) {
+void wk__frame_unlink(wk__frame *frame) {
   wk__linkage *link = wk__linkage_of(frame);
   link->linked = false;
   if (link->counted) wk__thread_uncount(frame->thread);
@@ -50,14 +54,14 @@ static void unlink_frame(wk__frame *frame) {
 PyObject *wk__frame_exit(wk__frame *frame, PyObject *steal_result) {
   wk__linkage *link = wk__linkage_of(frame);
   if (!link->linked) return steal_result;  // CPython has gone on with it, to its end
-  unlink_frame(frame);
+  wk__frame_unlink(frame);
   if (!link->yielded) return wk__version_clear(frame, steal_result);
   wk__real_suspended(frame);
   return steal_result;
 }
 
 static PyObject *go_on(wk__frame *frame) {  // -> new
-  unlink_frame(frame);
+  wk__frame_unlink(frame);
   wk__thread_uncount_hook(frame->thread, WK__HOOK_COUNTS);
   PyObject *result = _PyEval_EvalFrameDefault(frame->thread, frame->real, frame->throwing);
   wk__thread_uncount_hook(frame->thread, -WK__HOOK_COUNTS);

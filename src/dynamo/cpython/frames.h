@@ -24,7 +24,8 @@ typedef struct wk__code {
   const struct wk__instruction *code; /* (unit_count) in the normal form (normal.h) */
   int unit_count;
   int exit; /* an instruction that returns, maybe another constant than the program's; -1: there is none */
-  const char *unsupported; /* a reason why no frame of it is evaluated (async, ...); NULL */
+  const char *unsupported;     /* a reason why no frame of it is evaluated (async, ...); NULL */
+  struct wk__watched *watched; /* owned, PyMem_Free's: program.h; NULL */
 } wk__code;
 
 /* One frame being evaluated; lives on the C stack of the hook that got it. Frames that were entered from it through
@@ -94,6 +95,28 @@ void wk__frame_stand_before_next(wk__frame *frame);
 PyObject *wk__frame_continue(wk__frame *frame);
 /* Like it, with the exception that is set raised at frame->offset (after WK__STEP_RAISE). -> new */
 PyObject *wk__frame_continue_raising(wk__frame *frame);
+
+/* ---- a loop that is left to CPython for a while (lend.c) ---- */
+
+/* The instructions [begin, end) of one frame as CPython's loop is to run them: it leaves that loop in front of any
+ * other instruction of the frame, and in front of one of its own once that has been asked for. */
+typedef struct wk__lent wk__lent;
+/* NULL, without an exception: that cannot be done with this code. */
+wk__lent *wk__lent_create(PyCodeObject *code, int begin, int end);
+void wk__lent_release(wk__lent *lent);
+void wk__lent_ask_back(wk__lent *lent, int offset); /* in front of that one; also while it runs */
+/* CPython runs the frame from frame->next, which is inside, until it leaves the instructions: true. False: an exception
+ * has left the frame, which is only to be exited. */
+bool wk__frame_lend(wk__frame *frame, wk__lent *lent);
+
+/* Where a jump back leads to. The loop that begins there has its last instruction before this one. */
+int wk__code_loop_end(PyCodeObject *code, const wk__code *info, int head);
+int wk__code_width(const wk__code *info, int offset);     /* units up to the next instruction */
+bool wk__code_collects(const wk__code *info, int offset); /* into what a comprehension makes */
+bool wk__code_jumps_back(const wk__code *info, int offset, int *out_target);
+
+/* What the next instruction calls, where it lies on the stack; NULL: it is no call. */
+PyObject **wk__frame_next_callee(const wk__frame *frame);
 
 /* ---- looking. Slots: parameters, other locals, cells, free variables, in CPython's order; cells as cell objects. ----
  */

@@ -22,6 +22,7 @@ static WK__THREAD_LOCAL struct {
 static void free_code(void *pointer) {
   wk__code *info = pointer;
   if (!info) return;
+  PyMem_Free(info->watched);
   PyMem_Free(info);
 }
 

@@ -26,6 +26,7 @@ typedef struct wk__instruction {
 /* Reads `count` units into (count) instructions. */
 void wk__decode(const uint8_t *units, int count, wk__instruction *out);
 const char *wk__opcode_name(int opcode);
+int wk__opcode_caches(int opcode); /* units behind it that are no instructions */
 
 /* Two slots in one argument (LOAD_FAST_2, STORE_FAST_LOAD_FAST, STORE_FAST_2): the first to be done, the second. */
 static inline int wk__first_of_two(int argument) { return argument >> 4; }

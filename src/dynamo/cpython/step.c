@@ -246,6 +246,21 @@ static wk__step call(wk__frame *f, int count, PyObject *names, int above) {
   replace(f, count + above + 2, result);
   return serve_requests(f);
 }
+PyObject **wk__frame_next_callee(const wk__frame *f) {
+  const wk__instruction *next = &f->info->code[f->next];
+  PyObject **top = &f->real->localsplus[f->real->stacktop];
+  switch (next->kind) {
+    case WK__I_CALL:
+    case WK__I_CALL_KW: {
+      PyObject **base = top - next->argument - (next->kind == WK__I_CALL_KW) - 2;
+      return base + (!WK__CALLABLE_FIRST && !base[0]);
+    }
+    case WK__I_CALL_SPREAD:
+      return top - 3 - (next->argument != 0) + !WK__CALLABLE_FIRST;
+    default:
+      return NULL;
+  }
+}
 static wk__step call_with_names(wk__frame *f, int count) { return call(f, count, *peek(f, 1), 1); }
 
 static wk__step call_spread(wk__frame *f, bool with_keywords) {

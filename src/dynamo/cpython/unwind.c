@@ -2,11 +2,6 @@
  * the way there. Tests: tests/python/capture/test_evaluator.py. */
 #include "dynamo/cpython/version.h"
 
-typedef struct handler {
-  int target, depth;
-  bool push_last; /* where the exception came from goes onto the stack, for RERAISE */
-} handler;
-
 static const uint8_t *read_varint(const uint8_t *p, int *out_value) {
   int value = *p & 63;
   while (*p++ & 64) value = (value << 6) | (*p & 63);
@@ -14,51 +9,45 @@ static const uint8_t *read_varint(const uint8_t *p, int *out_value) {
   return p;
 }
 
-/* The entries of the table are sorted by start and disjoint. */
-typedef struct entry {
-  int start, size;
-  handler handler;
-} entry;
-
-static const uint8_t *read_entry(const uint8_t *p, entry *out) {
+const uint8_t *wk__read_handler_entry(const uint8_t *p, wk__handler_entry *out) {
   int depth;
   p = read_varint(p, &out->start);
   p = read_varint(p, &out->size);
-  p = read_varint(p, &out->handler.target);
+  p = read_varint(p, &out->target);
   p = read_varint(p, &depth);
-  out->handler.depth = depth >> 1;
-  out->handler.push_last = depth & 1;
+  out->depth = depth >> 1;
+  out->push_last = depth & 1;
   return p;
 }
-static const uint8_t *table_of(PyCodeObject *code, const uint8_t **out_end) {
+const uint8_t *wk__exception_table(PyCodeObject *code, const uint8_t **out_end) {
   const uint8_t *p = (const uint8_t *)PyBytes_AS_STRING(code->co_exceptiontable);
   *out_end = p + PyBytes_GET_SIZE(code->co_exceptiontable);
   return p;
 }
 
-static bool find_handler(PyCodeObject *code, int offset, handler *out_handler) {
-  const uint8_t *end, *p = table_of(code, &end);
-  entry e;
+static bool find_handler(PyCodeObject *code, int offset, wk__handler_entry *out_handler) {
+  const uint8_t *end, *p = wk__exception_table(code, &end);
+  wk__handler_entry e;
   while (p < end) {
-    p = read_entry(p, &e);
+    p = wk__read_handler_entry(p, &e);
     if (e.start > offset) return false;
     if (offset >= e.start + e.size) continue;
-    *out_handler = e.handler;
+    *out_handler = e;
     return true;
   }
   return false;
 }
 
 bool wk__code_has_handlers(PyCodeObject *code) {
-  const uint8_t *end, *p = table_of(code, &end);
+  const uint8_t *end, *p = wk__exception_table(code, &end);
   if (p == end) return false;
   wk__code *info = wk__code_get(code);
   PyErr_Clear();
   if (!info) return true;
-  entry e;
+  wk__handler_entry e;
   while (p < end) {
-    p = read_entry(p, &e);
-    int kind = info->code[e.handler.target].kind;
+    p = wk__read_handler_entry(p, &e);
+    int kind = info->code[e.target].kind;
     if (kind != WK__I_STOP_ITERATION_ERROR && kind != WK__I_CLEANUP_THROW) return true;
   }
   return false;
@@ -148,7 +137,7 @@ bool wk__frame_unwind(wk__frame *frame) {
     if (WK_UNLIKELY(traced)) tell_of_raise(frame);
   }
   link->reraising = false;
-  handler found;
+  wk__handler_entry found;
   if (!find_handler(frame->code, frame->offset, &found)) {
     wk__frame_pop_to(frame, 0);
     if (WK_UNLIKELY(traced)) tell_of_exit(frame);

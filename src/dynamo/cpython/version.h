@@ -41,6 +41,10 @@ static inline wk__linkage *wk__linkage_of(wk__frame *frame);
 _Static_assert(sizeof(struct wk__linkage) <= sizeof(((wk__frame *)0)->links), "wk__linkage does not fit");
 static inline wk__linkage *wk__linkage_of(wk__frame *frame) { return (wk__linkage *)frame->links; }
 
+/* frame.c: into its thread, as the current one, and out of it. */
+void wk__frame_link(wk__frame *frame);
+void wk__frame_unlink(wk__frame *frame);
+
 /* ---- version_3XX.c ---- */
 
 /* The frame, which is linked no more, is over: what it holds is let go of, with the exception that is set, if one is.

@@ -11,6 +11,8 @@ enum { WK__JUMPS_WANT_BOOLS = 0 }; /* CPython's conditional jumps and `not` take
 enum { WK__HOOK_COUNTS = 0 };      /* what CPython's loop counts once more under a hook */
 enum { WK__NOTHING_HANDLED_IS_NULL = 0 }; /* else None, when POP_EXCEPT puts it back */
 
+enum { WK__HANDLERS_LAST = 0 }; /* behind all other code of the function */
+
 struct wk__linkage {
   _PyCFrame cframe; /* CPython's record of a running loop, one for each C stack frame that evaluates */
   bool linked;      /* the frame is the thread's current one */
@@ -45,6 +47,20 @@ static inline void wk__real_stand_at(wk__frame *f, int offset) { f->real->prev_i
 static inline void wk__real_go_on_at(wk__frame *f, int offset) {
   f->real->prev_instr = _PyCode_CODE(f->code) + offset - 1;
 }
+
+/* ---- a loop that CPython runs for a while (lend.c) ---- */
+enum { WK__LEAVING_OPCODE = RETURN_VALUE }; /* takes what lies on the stack out of CPython's loop, and nothing else */
+/* An exception that leaves a frame does not clear it. */
+enum { WK__RAISING_KEEPS_FRAME = 1 };
+/* Steals the code, and gives the frame's own reference away. */
+static inline void wk__real_set_code(real_frame *real, PyCodeObject *code) { real->f_code = code; }
+static inline real_frame *wk__thread_current(PyThreadState *thread) {
+  (void)thread;
+  return NULL;
+}
+/* CPython's loop has been left by that opcode: what it does not put back itself. `current`: wk__thread_current before.
+ */
+static inline void wk__thread_take_back(wk__frame *frame, real_frame *current) { (void)frame, (void)current; }
 
 /* ---- its thread ---- */
 static inline void wk__thread_link(wk__frame *frame) {

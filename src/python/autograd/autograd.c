@@ -281,6 +281,7 @@ PyObject *wk__backward_from_python(wk__state *state, const wk__backward_argument
                              .create_graph = a->create_graph,
                              .allow_unused = a->allow_unused,
                              .out_grads = r.out_grads};
+    wk__thread.program_backwards++;
     if (wk__run_backward(&backward) != WK_OK)
       result = wk__raise(state);
     else

@@ -263,6 +263,7 @@ PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *
   wk_value results[WK__MAX_RESULTS];
   memset(results, 0, sizeof results);
   wk_status status;
+  wk__dynamo_count_call();
   wk__thread.warning = NULL; /* a warning of a call that is not the program's own, such as one in a compiled graph */
   if (WK_UNLIKELY(is_large(op, args)) && !(wk__thread.mode.keys_on & WK__KEY_TRACE)) { /* who traces looks at objects */
     wk__gil_give();

@@ -111,43 +111,70 @@ static PyObject *functional_call(PyObject *self, PyObject *const *args, size_t n
 
 static op_overload *of(PyObject *self) { return (op_overload *)self; }
 
+/* Rows of torch.ops.NAMESPACE begin with a word of its own (wick/_ops.py); all others are aten's. */
+static const char *namespace_of(const op_overload *o, const char **out_packet) {
+  static const struct {
+    const char *row, *namespace;
+  } others[] = {{"vision_", "torchvision"}, {"quantized_", "quantized_decomposed"}};
+  *out_packet = o->packet;
+  for (size_t i = 0; i < WK_COUNT(others); i++)
+    if (strncmp(o->packet, others[i].row, strlen(others[i].row)) == 0) {
+      *out_packet += strlen(others[i].row);
+      return others[i].namespace;
+    }
+  return "aten";
+}
+
 static PyObject *overload_str(PyObject *self) {  // -> new
-  return PyUnicode_FromFormat("aten.%s.%s", of(self)->packet, of(self)->name);
+  const char *packet, *space = namespace_of(of(self), &packet);
+  return PyUnicode_FromFormat("%s.%s.%s", space, packet, of(self)->name);
 }
 static PyObject *overload_repr(PyObject *self) {  // -> new
-  return PyUnicode_FromFormat("<OpOverload(op='aten.%s', overload='%s')>", of(self)->packet, of(self)->name);
+  const char *packet, *space = namespace_of(of(self), &packet);
+  return PyUnicode_FromFormat("<OpOverload(op='%s.%s', overload='%s')>", space, packet, of(self)->name);
 }
 static PyObject *overload_name(PyObject *self, void *unused) {  // -> new
   (void)unused;
-  return PyUnicode_FromFormat("%s.%s", of(self)->packet, of(self)->name);
+  const char *packet;
+  namespace_of(of(self), &packet);
+  return PyUnicode_FromFormat("%s.%s", packet, of(self)->name);
 }
 static PyObject *overload_qualified(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
+  const char *packet, *space = namespace_of(of(self), &packet);
   bool plain = strcmp(of(self)->name, "default") == 0;
-  return plain ? PyUnicode_FromFormat("aten::%s", of(self)->packet)
-               : PyUnicode_FromFormat("aten::%s.%s", of(self)->packet, of(self)->name);
+  return plain ? PyUnicode_FromFormat("%s::%s", space, packet)
+               : PyUnicode_FromFormat("%s::%s.%s", space, packet, of(self)->name);
+}
+static PyObject *overload_namespace(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  const char *packet;
+  return PyUnicode_FromString(namespace_of(of(self), &packet));
+}
+static PyObject *overload_module(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  const char *packet;
+  return PyUnicode_FromFormat("torch._ops.%s", namespace_of(of(self), &packet));
 }
 static PyObject *overload_schema(PyObject *self, void *unused) {  // -> new
   (void)unused;
-  return PyUnicode_FromFormat("aten::%s", of(self)->op->schema_text);
+  const char *packet, *space = namespace_of(of(self), &packet);
+  return PyUnicode_FromFormat("%s::%s", space, of(self)->op->schema_text + (packet - of(self)->packet));
 }
 static PyObject *overload_packet(PyObject *self, void *unused) {  // -> new
   (void)unused;
   PyObject *find = wk__fx_object(of(self)->state, "wick._ops", "packet");
-  return find ? PyObject_CallFunction(find, "s", of(self)->packet) : NULL;
+  const char *packet, *space = namespace_of(of(self), &packet);
+  return find ? PyObject_CallFunction(find, "ss", packet, space) : NULL;
 }
 static PyObject *overload_reduce(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   PyObject *find = wk__fx_object(of(self)->state, "wick._C", "_overload");
-  return find ? Py_BuildValue("O(N)", find, overload_name(self, NULL)) : NULL;
+  return find ? Py_BuildValue("O(N)", find, PyUnicode_FromFormat("%s.%s", of(self)->packet, of(self)->name)) : NULL;
 }
 static PyObject *overload_copy(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return Py_NewRef(self);
-}
-static PyObject *text_constant(PyObject *self, void *text) {  // -> new
-  (void)self;
-  return PyUnicode_FromString(text);
 }
 
 static int overload_traverse(PyObject *self, visitproc visit, void *arg) {
@@ -170,8 +197,8 @@ static PyMemberDef members[] = {
     {0}};
 static PyGetSetDef getset[] = {{"__name__", overload_name, NULL, NULL, NULL},
                                {"__qualname__", overload_name, NULL, NULL, NULL},
-                               {"__module__", text_constant, NULL, NULL, "torch._ops.aten"},
-                               {"namespace", text_constant, NULL, "\"aten\"", "aten"},
+                               {"__module__", overload_module, NULL, NULL, NULL},
+                               {"namespace", overload_namespace, NULL, "\"aten\"", NULL},
                                {"_schema", overload_schema, NULL, "The schema as text.", NULL},
                                {"overloadpacket", overload_packet, NULL, "The callable over all overloads.", NULL},
                                {0}};

@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 from capture_harness import Box, Description, call_once, gradients, numbers  # noqa: E402, F401
 
 import wick  # noqa: E402
-from wick._C import Compiled  # noqa: E402
+from wick._C import Compiled, _run_program  # noqa: E402
 
 HEADER = """
 class Cell:
@@ -535,6 +535,55 @@ def check(seed, mode=1):
     return None
 
 
+# The function in a hot loop of a program that is compiled without being asked for.
+DRIVER = """
+def run(every, out):
+    for arguments in every:
+        out.append(len(out) * 0.5 + sum(range(len(out) % 7)))
+        try:
+            out.append(("value", f(*arguments)))
+        except Exception as error:
+            out.append(("raised", type(error).__name__, str(error)))
+
+
+run(every, out)
+"""
+
+
+def run_as_program(source, grad, sizes, hot_rounds):
+    if sizes:
+        every = [inputs(call % 3, grad, *of_call) for call, of_call in enumerate(zip(ROWS, NUMBERS, RATES, strict=True))]
+    else:
+        every = [inputs(turn, grad) for turn in (0, 0, 1, 2, 3, 0, 1, 0)]
+    every += every[:4]  # on what the first calls have left
+    space = {"wick": wick, "__name__": "fuzzed", "every": every, "out": []}
+    output = io.StringIO()
+    wick.manual_seed(5)
+    with contextlib.redirect_stdout(output):
+        code = compile(source + DRIVER, "<program>", "exec")
+        if hot_rounds:
+            make = lambda function, line, kind: Compiled(function)  # noqa: E731
+            _run_program(code, space, make, hot_rounds, 2)
+        else:
+            exec(code, space)
+    described = Description().of([space["out"], every])
+    modes = wick.is_grad_enabled(), wick.is_inference_mode_enabled()
+    wick.set_grad_enabled(True)
+    return without_nodes([described, output.getvalue(), modes, wick.rand(2).tolist()])
+
+
+def check_as_program(seed):
+    """None, or what is wrong with the program of that seed when it is found hot."""
+    source, grad = program(seed), seed % 4 == 0 or seed % 32 == 1
+    plain = run_as_program(source, grad, seed % 2 == 1, 0)
+    for hot_rounds in (2, 4):
+        found = run_as_program(source, grad, seed % 2 == 1, hot_rounds)
+        for name, a, b in zip(("values", "output", "modes", "random"), plain, found, strict=True):
+            if a != b:
+                return f"hot after {hot_rounds}: {name}\n  plain    {str(a)[:700]}\n  as a program {str(b)[:700]}"
+    return None
+
+
 def report(seed, wrong):
     how = f"python tests/python/capture/fuzz.py --seed {seed} --count 1"
     return f"program {seed}: {wrong}\nrepeat with: {how}\n{program(seed)}"
@@ -551,7 +600,7 @@ def main():
     bad = 0
     for seed in range(first, first + options.count):
         with contextlib.redirect_stdout(io.StringIO()):
-            wrong = check(seed, options.mode)
+            wrong = check(seed, options.mode) or check_as_program(seed)
         if options.count == 1:
             print(program(seed))
         if wrong:

@@ -1,6 +1,7 @@
 """Python's random numbers in captured functions: the same ones, in the same order, as without capture."""
 
 import random
+import time
 
 import pytest
 
@@ -128,3 +129,97 @@ def test_a_class_with_a_method_of_its_own():
     captured = torch.compile(lambda x: x * half.uniform(0, 4))
     for _ in range(3):
         assert captured(torch.ones(1)).item() == 2.0
+
+
+# ---- clocks ----
+
+
+def test_a_clock_is_asked_again_by_each_replay():
+    def region(x, times):
+        start = time.perf_counter()
+        times.append(start)
+        return x * 2 + 1
+
+    compiled, times = torch.compile(region, fullgraph=True), []
+    for _ in range(5):
+        before = time.perf_counter()
+        compiled(torch.ones(2), times)
+        assert before <= times[-1] <= time.perf_counter()
+    assert len(set(times)) == 5 and compiled.captures == 1
+
+
+def test_what_is_computed_of_a_clock_and_of_a_time_from_outside():
+    def region(x, start, limit):
+        passed = time.monotonic() - start
+        if passed > limit:
+            return x - 1, passed
+        return x * passed, passed
+
+    compiled = torch.compile(region)
+    for turn in range(6):
+        start = time.monotonic() - (100 if turn % 2 else 0)
+        y, passed = compiled(torch.ones(2), start, 50.0)
+        assert (99 < passed < 110) if turn % 2 else (0 <= passed < 10)
+        assert y.tolist() == (torch.ones(2) - 1 if turn % 2 else torch.ones(2) * passed).tolist()
+
+
+def test_a_clock_behind_an_operator_measures_it():
+    def region(x, times):
+        start = time.perf_counter()
+        for _ in range(4):
+            x = (x @ x).cos()
+        times.append(time.perf_counter() - start)
+        time.sleep(0.02)
+        times.append(time.perf_counter() - start)
+        return x
+
+    compiled, times = torch.compile(region), []
+    for _ in range(3):
+        compiled(torch.full((200, 200), 0.01), times)
+        first, second = times[-2:]
+        assert 0 < first < second and second - first >= 0.02
+    assert compiled.breaks >= 2
+
+
+# ---- seed() ----
+
+
+def test_seed_is_a_step_that_each_replay_repeats():
+    def f(x, n):
+        first = random.random()
+        random.seed(n)
+        return x * first
+
+    captured = torch.compile(f, fullgraph=True)
+    outcomes = []
+    for function in f, captured:
+        random.seed(1)
+        outcomes.append([(function(torch.ones(2), 5).tolist(), random.random()) for _ in range(4)])
+    assert outcomes[0] == outcomes[1]
+    assert captured.captures == 1
+
+
+def test_what_is_drawn_behind_seed_is_drawn_after_it():
+    def f(x, n):
+        first = random.random()
+        random.seed(n)
+        return x * random.random() + first, random.gauss(0, 1)
+
+    captured = torch.compile(f)
+    outcomes = []
+    for function in f, captured:
+        random.seed(1)
+        outcomes.append([(*map(str, function(torch.ones(2), n % 3)), random.random()) for n in range(8)])
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("seed", ["text", b"bytes", 2.5, None])
+def test_seeds_of_other_kinds(seed):
+    def f(x):
+        random.seed(seed)
+        return x + 1
+
+    captured = torch.compile(f)
+    for _ in range(3):
+        assert captured(torch.ones(2)).tolist() == [2, 2]
+        assert seed is None or random.random() == random.Random(seed).random()

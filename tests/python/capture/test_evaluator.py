@@ -26,6 +26,7 @@ import evaluator_corpus as corpus  # noqa: E402
 from evaluator_corpus import Tracker, boom  # noqa: E402
 
 from wick._C import _dynamo_evaluate as evaluate  # noqa: E402
+from wick._C import _run_program as run_program  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -133,6 +134,30 @@ def test_every_state_can_be_put_into_a_fresh_frame(case):
     steps = run(case)[1]
     for switch_after in range(steps + 1):
         assert run(case, switch_after, refill=True)[0] == plain, f"left after {switch_after} of {steps} instructions"
+    gc.collect()
+    assert Tracker.live == live
+
+
+def loops_in(code):
+    return any(i.opname.startswith(("JUMP_BACKWARD", "POP_JUMP_BACKWARD")) for i in dis.get_instructions(code))
+
+
+@pytest.mark.parametrize("case", [c for c in corpus.CASES if loops_in(c.code)], ids=name_of)
+def test_every_loop_can_be_left_to_cpython_and_comes_back(case):
+    gc.collect()
+    live = Tracker.live
+    plain = outcome(case.function, case.arguments(), case.keywords)
+    arguments = case.arguments()
+    before = counts_of(arguments)
+    names = {"outcome": outcome, "case": case, "arguments": arguments}
+    code = compile("result = outcome(case.function, arguments, case.keywords)", "program", "exec")
+    for _ in range(2):
+        run_program(code, names, None, 1 << 30, 0)
+        assert names["result"] == plain
+    del names
+    gc.collect()
+    assert counts_of(arguments) == before
+    del arguments
     gc.collect()
     assert Tracker.live == live
 

@@ -24,5 +24,14 @@ def test_random_programs(batch):
     )
 
 
+@pytest.mark.parametrize("batch", range((COUNT + 2 * BATCH - 1) // (2 * BATCH)))
+def test_random_programs_in_a_hot_loop(batch):
+    first = SEED + batch * BATCH
+    wrong = [(k, found) for k in range(first, first + BATCH) if (found := fuzz.check_as_program(k))]
+    assert not wrong, f"WICK_FUZZ_SEED={SEED} repeats them\n\n" + "\n\n".join(
+        fuzz.report(k, found) for k, found in wrong[:3]
+    )
+
+
 def test_a_seed_gives_one_program():
     assert fuzz.program(11) == fuzz.program(11) != fuzz.program(12)

@@ -68,7 +68,7 @@ def equal(a, b):
 def test_a_row(sample):
     before, _, expression = sample.rpartition("; ")
     names = namespace()
-    exec(f"def region(x, o):\n    return x + 1, ({expression})\n", names)
+    exec(f"def region(x, o):\n    given = ({expression})\n    return x + 1, given\n", names)
     captured = torch.compile(names["region"], fullgraph=True)
     for turn in range(3):
         outcomes = []

@@ -1,0 +1,1 @@
+"""torch.ao.quantization.fx: the operators of quantized graphs."""

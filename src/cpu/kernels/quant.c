@@ -1,0 +1,205 @@
+/* Products with quantized operands on the CPU: brings tensors into the form that cpu/quant/ takes, rows without gaps,
+ * floats in f32. Tests: tests/python/test_quantize.py, tests/parity/test_quantization_parity.py. */
+#include "cpu/quant/quant.h"
+#include "cpu/kernels.h"
+#include "cpu/workspace.h"
+#include "ops/internal.h"
+#include "wick/operators.h"
+
+/* In the caller's scope; NULL for NULL. */
+static wk_tensor *plain(wk_tensor *t) { return t ? wk_contiguous(t, NULL) : NULL; }
+static wk_tensor *plain_float(wk_tensor *t) { return t ? plain(wk__in_dtype(t, WK_FLOAT32)) : NULL; }
+static void *data_or_null(const wk_tensor *t) { return t ? wk__data(t) : NULL; }
+static int64_t rows_of(const wk_tensor *x, int64_t columns) { return columns ? wk__numel(x) / columns : 0; }
+
+/* ---- integers ---- */
+
+static wk_status int_mm(wk__call *c) {
+  WK__ARGS(_int_mm);
+  wk_tensor *a = plain(c->args[A_self].tensor), *b = plain(wk_t(c->args[A_mat2].tensor));
+  if (!a || !b) return wk_error_category();
+  bool is_signed = a->dtype == WK_INT8;
+  wk__quant_integers(&(wk__quant_bytes){.m = wk__size(a, 0),
+                                        .n = wk__size(b, 0),
+                                        .k = wk__size(a, 1),
+                                        .a = (const uint8_t *)wk__data(a),
+                                        .b = (const int8_t *)wk__data(b),
+                                        .flip = is_signed ? 128 : 0,
+                                        .shift = is_signed ? 128 : 0,
+                                        .c = wk__data(c->outputs[0])});
+  return WK_OK;
+}
+
+typedef struct rows {
+  const float *x;
+  int64_t columns;
+  int8_t *out;
+  float *scales;
+} rows;
+
+static void quantize_rows(void *context, int64_t begin, int64_t end) {
+  const rows *r = context;
+  for (int64_t i = begin; i < end; i++)
+    r->scales[i] = wk__quant_row(r->x + i * r->columns, r->columns, r->out + i * r->columns);
+}
+
+static wk_status dynamic_linear(wk__call *c) {
+  WK__ARGS(_int8_dynamic_linear);
+  wk_tensor *x = plain_float(c->args[A_input].tensor), *w = plain(c->args[A_weight].tensor);
+  wk_tensor *scales = plain(c->args[A_scales].tensor), *bias = wk__arg_tensor(c, A_bias), *out = c->outputs[0];
+  if (bias) bias = plain_float(bias);
+  if (!x || !w || !scales || (!bias && wk__arg_tensor(c, A_bias))) return wk_error_category();
+  wk_tensor *y = out->dtype == WK_FLOAT32 ? out : wk_zeros_like(out, WK_FLOAT32, (wk_value){0}, NULL);
+  int64_t k = wk__size(w, 1), m = k ? rows_of(x, k) : rows_of(out, wk__max(wk__size(w, 0), 1));
+  enum { GRAIN = 16384 };
+  char *memory = y ? wk__workspace_get(WK__WORKSPACE_KERNEL, (size_t)(m * (k + 4) + 64)) : NULL;
+  if (!memory) return wk_error_category();
+  rows r = {(const float *)wk__data(x), k, (int8_t *)memory + m * 4, (float *)(void *)memory};
+  wk__parallel_for(m, 1 + GRAIN / (k + 1), quantize_rows, &r);
+  wk__quant_integers(&(wk__quant_bytes){.m = m,
+                                        .n = wk__size(w, 0),
+                                        .k = k,
+                                        .a = (const uint8_t *)r.out,
+                                        .b = (const int8_t *)wk__data(w),
+                                        .flip = 128,
+                                        .shift = 128,
+                                        .c = wk__data(y),
+                                        .a_scales = r.scales,
+                                        .scales = (const float *)wk__data(scales),
+                                        .bias = data_or_null(bias)});
+  return y == out ? WK_OK : wk__copy_into(out, y);
+}
+
+static wk_status int8_linear(wk__call *c) {
+  WK__ARGS(_int8_linear);
+  wk_tensor *x = plain(c->args[A_input].tensor), *w = plain(c->args[A_weight].tensor);
+  wk_tensor *scales = plain(c->args[A_scales].tensor), *bias = wk__arg_tensor(c, A_bias);
+  if (bias) bias = plain_float(bias);
+  if (!x || !w || !scales || (!bias && wk__arg_tensor(c, A_bias))) return wk_error_category();
+  bool is_signed = x->dtype == WK_INT8;
+  int64_t k = wk__size(w, 1);
+  float scale = (float)wk__scalar_double(wk__value_scalar(&c->args[A_scale]));
+  wk__quant_integers(&(wk__quant_bytes){.m = k ? rows_of(x, k) : rows_of(c->outputs[0], wk__max(wk__size(w, 0), 1)),
+                                        .n = wk__size(w, 0),
+                                        .k = k,
+                                        .a = (const uint8_t *)wk__data(x),
+                                        .b = (const int8_t *)wk__data(w),
+                                        .flip = is_signed ? 128 : 0,
+                                        .shift = (int32_t)wk__arg_int(c, A_zero_point) + (is_signed ? 128 : 0),
+                                        .c = wk__data(c->outputs[0]),
+                                        .a_scales = &scale,
+                                        .one_scale = true,
+                                        .scales = (const float *)wk__data(scales),
+                                        .bias = data_or_null(bias)});
+  return WK_OK;
+}
+
+/* ---- weights ---- */
+
+static wk__quant_format format_of(const char *name) {
+  static const char *const names[WK__QUANT_FORMATS] = {
+      [WK__QUANT_INT8] = "int8", [WK__QUANT_INT4] = "int4", [WK__QUANT_Q4_0] = "q4_0", [WK__QUANT_Q8_0] = "q8_0",
+      [WK__QUANT_Q4_K] = "q4_k", [WK__QUANT_Q5_K] = "q5_k", [WK__QUANT_Q6_K] = "q6_k"};
+  int f = 0;
+  while (f < WK__QUANT_FORMATS - 1 && strcmp(names[f], name) != 0) f++; /* the shape rule has found it */
+  return (wk__quant_format)f;
+}
+
+/* x and bias in the caller's scope; the result rounded to out's dtype at the end. */
+static wk_status multiply(const wk__packed_weight *w, wk_tensor *input, wk_tensor *with_bias, wk_tensor *out) {
+  wk_tensor *x = plain_float(input), *bias = plain_float(with_bias);
+  if (!x || (!bias && with_bias)) return wk_error_category();
+  wk_tensor *y = out->dtype == WK_FLOAT32 ? out : wk_zeros_like(out, WK_FLOAT32, (wk_value){0}, NULL);
+  if (!y) return wk_error_category();
+  int64_t m = w->k ? rows_of(x, w->k) : rows_of(out, wk__max(w->n, 1));
+  WK_TRY(wk__quant_weights(w, m, (const float *)wk__data(x), data_or_null(bias), (float *)wk__data(y)));
+  return y == out ? WK_OK : wk__copy_into(out, y);
+}
+
+static wk_status int8pack_mm(wk__call *c) {
+  WK__ARGS(_weight_int8pack_mm);
+  wk_tensor *w = c->args[A_mat2].tensor, *scales = plain_float(c->args[A_scales].tensor);
+  if (!scales) return wk_error_category();
+  wk__packed_weight weight = {
+      WK__QUANT_INT8, wk__size(w, 0), wk__size(w, 1), wk__data(w), (const float *)wk__data(scales), 0};
+  return multiply(&weight, c->args[A_self].tensor, NULL, c->outputs[0]);
+}
+
+static wk_status int4pack_mm(wk__call *c) {
+  WK__ARGS(_weight_int4pack_mm_for_cpu);
+  wk_tensor *w = c->args[A_mat2].tensor, *scales = plain_float(c->args[A_qScaleAndZeros].tensor);
+  if (!scales) return wk_error_category();
+  wk__packed_weight weight = {WK__QUANT_INT4,
+                              wk__size(w, 0),
+                              wk__size(w, 1) * 2,
+                              wk__data(w),
+                              (const float *)wk__data(scales),
+                              wk__arg_int(c, A_qGroupSize)};
+  return multiply(&weight, c->args[A_self].tensor, NULL, c->outputs[0]);
+}
+
+/* The weight of _quant_linear or _quant_weight, whose arguments are in this order. */
+static wk_status read_weight(const wk__call *c, int first, wk__packed_weight *out) {
+  WK__ARGS(_quant_weight);
+  wk_tensor *w = plain(c->args[first + A_weight].tensor), *scales = wk__arg_tensor(c, first + A_scales);
+  if (scales) scales = plain(scales);
+  if (!w || (!scales && wk__arg_tensor(c, first + A_scales))) return wk_error_category();
+  wk__quant_format format = format_of(c->args[first + A_format].string);
+  const wk__block_size *block = &wk__block_sizes[format];
+  int64_t columns = wk__size(w, 1) * (format == WK__QUANT_INT4 ? 2 : 1);
+  if (block->bytes) columns = wk__size(w, 1) / block->bytes * block->elements;
+  *out = (wk__packed_weight){format,      wk__size(w, 0),       columns,
+                             wk__data(w), data_or_null(scales), wk__arg_int(c, first + A_group)};
+  return WK_OK;
+}
+
+static wk_status quant_linear(wk__call *c) {
+  WK__ARGS(_quant_linear);
+  wk__packed_weight w;
+  WK_TRY(read_weight(c, A_weight, &w));
+  return multiply(&w, c->args[A_input].tensor, wk__arg_tensor(c, A_bias), c->outputs[0]);
+}
+
+typedef struct decoding {
+  const wk__packed_weight *w;
+  float *out;
+} decoding;
+
+static void decode_rows(void *context, int64_t begin, int64_t end) {
+  const decoding *d = context;
+  wk__quant_decode(d->w, begin, 0, end - begin, d->w->k, d->out + begin * d->w->k, d->w->k);
+}
+static wk_status quant_weight(wk__call *c) {
+  enum { GRAIN = 16384 };
+  wk__packed_weight w;
+  WK_TRY(read_weight(c, 0, &w));
+  decoding d = {&w, (float *)wk__data(c->outputs[0])};
+  wk__parallel_for(w.n, 1 + GRAIN / (w.k + 1), decode_rows, &d);
+  return WK_OK;
+}
+
+static wk_status int4pack(wk__call *c) {
+  wk_tensor *w = plain(c->args[WK__ARG(_convert_weight_to_int4pack_for_cpu, self)].tensor);
+  if (!w) return wk_error_category();
+  wk__int4_pack((const int32_t *)wk__data(w), wk__size(w, 0), wk__size(w, 1), (uint8_t *)wk__data(c->outputs[0]));
+  return WK_OK;
+}
+
+/* ---- the rows ---- */
+
+#define IN_SCOPE(name, function)          \
+  wk_status wk__cpu_##name(wk__call *c) { \
+    wk_scope scope;                       \
+    wk_scope_begin(&scope);               \
+    wk_status status = function(c);       \
+    wk_scope_end(&scope);                 \
+    return status;                        \
+  }
+IN_SCOPE(int_mm, int_mm)
+IN_SCOPE(int8_dynamic_linear, dynamic_linear)
+IN_SCOPE(int8_linear, int8_linear)
+IN_SCOPE(weight_int8pack_mm, int8pack_mm)
+IN_SCOPE(weight_int4pack_mm, int4pack_mm)
+IN_SCOPE(quant_linear, quant_linear)
+IN_SCOPE(quant_weight, quant_weight)
+IN_SCOPE(int4pack, int4pack)

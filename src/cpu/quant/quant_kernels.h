@@ -1,0 +1,51 @@
+/* What quant_level.c, compiled once per CPU level, gives to integers.c and weights.c. quant.h says what is computed.
+ * Tests: tests/c/test_quant.c, at every level of the machine. */
+#ifndef WICK_CPU_QUANT_QUANT_KERNELS_H
+#define WICK_CPU_QUANT_QUANT_KERNELS_H
+
+#include "cpu/quant/quant.h"
+
+enum { WK__DOT_ROWS = 4, WK__DOT_COLUMNS = 4, WK__BLOCK_MAX = 256 };
+
+/* A tile of integer sums: out[i][j] = sum of (a[i][p] ^ flip) b[j][p], less `shift` times the sum of b[j]. */
+typedef void wk__quant_dot_fn(int rows, int columns, int64_t k, const uint8_t *a, int64_t a_row, uint8_t flip,
+                              int32_t shift, const int8_t *b, int64_t b_row,
+                              int32_t out[WK__DOT_ROWS][WK__DOT_COLUMNS]);
+
+/* y[j] = the sum of x[p] w[j][p], for `columns` rows of int8, in the order of a reduction. */
+typedef void wk__int8_dot_fn(int columns, int64_t k, const float *x, const int8_t *w, float *y);
+
+/* The same for one row of blocks and some of A, (rows, k): y (rows). */
+typedef void wk__blocks_dot_fn(wk__quant_format format, int rows, int64_t k, const float *x, const void *blocks,
+                               float *y);
+
+/* y[j] for some panels of packed int4, WK__INT4_COLUMNS each; `sums` are those of x's groups, `scales` (k / group, n,
+ * 2) begin at the first column. */
+typedef void wk__int4_dot_fn(int panels, int64_t k, int64_t group, const float *x, const float *sums,
+                             const uint8_t *packed, const float *scales, int64_t n, float *y);
+
+typedef void wk__block_decode_fn(const void *restrict block, float *restrict out);
+
+typedef struct wk__quant_kernels {
+  int dot_rows;                     /* of the largest tile: at most WK__DOT_ROWS */
+  wk__quant_dot_fn *dot, *dot_vnni; /* the second where the CPU multiplies bytes (VNNI), or NULL */
+  int int8_columns;                 /* that int8 takes at once */
+  wk__int8_dot_fn *int8;
+  int int4_panels;
+  wk__int4_dot_fn *int4;
+  wk__blocks_dot_fn *blocks;
+  wk__block_decode_fn *decode[WK__QUANT_FORMATS]; /* of formats with blocks */
+} wk__quant_kernels;
+
+extern const wk__quant_kernels wk__quant_kernels_portable, wk__quant_kernels_avx2, wk__quant_kernels_avx512;
+
+/* Those of the CPU level in use. */
+const wk__quant_kernels *wk__quant_kernels_get(void);
+
+/* The tile for integers on this CPU, at the level in use. */
+wk__quant_dot_fn *wk__quant_dot_get(const wk__quant_kernels *kernels);
+#ifdef WICK_TESTS
+extern bool wk__quant_without_vnni; /* as on a CPU of the level that lacks it */
+#endif
+
+#endif

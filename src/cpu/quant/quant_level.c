@@ -1,0 +1,412 @@
+/* Sums of products with quantized weights, for one CPU level; quant_kernels.h says what they do.
+ *
+ * Bytes are multiplied four at a time where the CPU can (VNNI), which is asked at run time, and as 16-bit integers two
+ * at a time elsewhere. Four columns' sums are folded together. Weights that meet floats become floats in registers:
+ * int4 by a table of the sixteen values where a register holds one (AVX-512).
+ *
+ * Tests: tests/c/test_quant.c. */
+#include "base/base.h"
+#include "cpu/math/vector.h"
+#include "cpu/quant/quant_kernels.h"
+#include "tensor/tensor.h"
+
+enum { LANES = WK_F32_LANES, FOLD = 32 /* lanes of a reduction */, VECTORS = FOLD / LANES };
+
+/* ================================================= integers ===================================================== */
+
+/* The sums of one tile, `height` rows, a constant wherever this is inlined. STEP bytes of k are
+ * a vector for LOAD_A and LOAD_B; ADD(sum, a, b) adds products. The sums of B's rows are wanted for the shift. */
+#define DEFINE_TILE(name, TARGET, V, ZERO, STEP, LOAD_A, LOAD_B, ADD, ONES, FOLD4)                        \
+  TARGET static inline __attribute__((always_inline)) void name##_tile(                                   \
+      const int height, int64_t k, const uint8_t *a, int64_t a_row, uint8_t flip, int32_t shift,          \
+      const int8_t *const *b, int32_t out[WK__DOT_ROWS][WK__DOT_COLUMNS]) {                               \
+    V sum[WK__DOT_ROWS][WK__DOT_COLUMNS], whole[WK__DOT_COLUMNS];                                         \
+    for (int j = 0; j < WK__DOT_COLUMNS; j++) {                                                           \
+      whole[j] = ZERO;                                                                                    \
+      _Pragma("GCC unroll 4") for (int i = 0; i < height; i++) sum[i][j] = ZERO;                          \
+    }                                                                                                     \
+    for (int64_t p = 0; p < k; p += STEP) {                                                               \
+      int64_t n = wk__min(STEP, k - p);                                                                   \
+      V x[WK__DOT_ROWS];                                                                                  \
+      _Pragma("GCC unroll 4") for (int i = 0; i < height; i++) x[i] = LOAD_A(a + i * a_row + p, n, flip); \
+      _Pragma("GCC unroll 4") for (int j = 0; j < WK__DOT_COLUMNS; j++) {                                 \
+        V y = LOAD_B(b[j] + p, n);                                                                        \
+        whole[j] = ADD(whole[j], ONES, y);                                                                \
+        _Pragma("GCC unroll 4") for (int i = 0; i < height; i++) sum[i][j] = ADD(sum[i][j], x[i], y);     \
+      }                                                                                                   \
+    }                                                                                                     \
+    int32_t of_b[WK__DOT_COLUMNS];                                                                        \
+    FOLD4(whole, of_b);                                                                                   \
+    for (int i = 0; i < height; i++) {                                                                    \
+      FOLD4(sum[i], out[i]);                                                                              \
+      for (int j = 0; j < WK__DOT_COLUMNS; j++)                                                           \
+        out[i][j] = (int32_t)((uint32_t)out[i][j] - (uint32_t)shift * (uint32_t)of_b[j]);                 \
+    }                                                                                                     \
+  }
+
+/* Instances of a tile by its height, at most ROWS; they read `columns` rows of B, the last one again in the place of
+ * those that are not there. */
+#define DEFINE_DOT(name, TARGET, ROWS)                                                                                 \
+  TARGET static void name(int rows, int columns, int64_t k, const uint8_t *a, int64_t a_row, uint8_t flip,             \
+                          int32_t shift, const int8_t *b, int64_t b_row, int32_t out[WK__DOT_ROWS][WK__DOT_COLUMNS]) { \
+    const int8_t *at[WK__DOT_COLUMNS];                                                                                 \
+    for (int j = 0; j < WK__DOT_COLUMNS; j++) at[j] = b + wk__min(j, columns - 1) * b_row;                             \
+    if (rows == 1) name##_tile(1, k, a, a_row, flip, shift, at, out);                                                  \
+    if (rows == 2) name##_tile(2, k, a, a_row, flip, shift, at, out);                                                  \
+    if (ROWS > 2 && rows == 3) name##_tile(3, k, a, a_row, flip, shift, at, out);                                      \
+    if (ROWS > 2 && rows == 4) name##_tile(4, k, a, a_row, flip, shift, at, out);                                      \
+  }
+
+#if WK_VECTOR_BYTES >= 32
+
+/* The first n of 16, 32 or 64 bytes; memory behind them is not touched. */
+#define DEFINE_LOAD_PART(name, V, load, bytes)               \
+  WK_INLINE V name(const void *p, int64_t n) {               \
+    V v;                                                     \
+    if (WK_LIKELY(n == bytes)) return load((const void *)p); \
+    memset(&v, 0, sizeof v);                                 \
+    memcpy(&v, p, (size_t)n);                                \
+    return v;                                                \
+  }
+
+/* Of four vectors the sums of their lanes, each 256 bits. */
+WK_INLINE void fold4_256(const __m256i *v, int32_t *out) {
+  __m256i ab = _mm256_hadd_epi32(v[0], v[1]), cd = _mm256_hadd_epi32(v[2], v[3]), both = _mm256_hadd_epi32(ab, cd);
+  __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+  _mm_storeu_si128((__m128i *)out, sums);
+}
+#endif
+
+#if WK_VECTOR_BYTES == 64
+#define VNNI __attribute__((target("avx512vnni")))
+
+WK_INLINE void fold4_512(const __m512i *v, int32_t *out) {
+  __m256i halves[4];
+  for (int j = 0; j < 4; j++)
+    halves[j] = _mm256_add_epi32(_mm512_castsi512_si256(v[j]), _mm512_extracti64x4_epi64(v[j], 1));
+  fold4_256(halves, out);
+}
+WK_INLINE __m512i load_bytes(const void *p, int64_t n) {
+  if (WK_LIKELY(n == 64)) return _mm512_loadu_si512(p);
+  return _mm512_maskz_loadu_epi8(((__mmask64)1 << n) - 1, p);
+}
+/* Bytes of A behind the last meet zeros of B. */
+WK_INLINE __m512i load_flipped(const void *p, int64_t n, uint8_t flip) {
+  return _mm512_xor_si512(load_bytes(p, n), _mm512_set1_epi8((char)flip));
+}
+DEFINE_TILE(dot_vnni, VNNI, __m512i, _mm512_setzero_si512(), 64, load_flipped, load_bytes, _mm512_dpbusd_epi32,
+            _mm512_set1_epi8(1), fold4_512)
+DEFINE_DOT(dot_vnni, VNNI, 4)
+
+DEFINE_LOAD_PART(load_half, __m256i, _mm256_loadu_si256, 32)
+WK_INLINE __m512i load_words_a(const void *p, int64_t n, uint8_t flip) {
+  return _mm512_cvtepu8_epi16(_mm256_xor_si256(load_half(p, n), _mm256_set1_epi8((char)flip)));
+}
+WK_INLINE __m512i load_words_b(const void *p, int64_t n) { return _mm512_cvtepi8_epi16(load_half(p, n)); }
+WK_INLINE __m512i add_words(__m512i sum, __m512i a, __m512i b) {
+  return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
+}
+#define NO_TARGET
+DEFINE_TILE(dot, NO_TARGET, __m512i, _mm512_setzero_si512(), 32, load_words_a, load_words_b, add_words,
+            _mm512_set1_epi16(1), fold4_512)
+DEFINE_DOT(dot, NO_TARGET, 4)
+enum { DOT_ROWS = 4 };
+
+#elif WK_VECTOR_BYTES == 32
+
+DEFINE_LOAD_PART(load_half, __m128i, _mm_loadu_si128, 16)
+WK_INLINE __m256i load_words_a(const void *p, int64_t n, uint8_t flip) {
+  return _mm256_cvtepu8_epi16(_mm_xor_si128(load_half(p, n), _mm_set1_epi8((char)flip)));
+}
+WK_INLINE __m256i load_words_b(const void *p, int64_t n) { return _mm256_cvtepi8_epi16(load_half(p, n)); }
+WK_INLINE __m256i add_words(__m256i sum, __m256i a, __m256i b) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
+#define NO_TARGET
+DEFINE_TILE(dot, NO_TARGET, __m256i, _mm256_setzero_si256(), 16, load_words_a, load_words_b, add_words,
+            _mm256_set1_epi16(1), fold4_256)
+DEFINE_DOT(dot, NO_TARGET, 2)
+enum { DOT_ROWS = 2 };
+
+#else
+
+static void dot(int rows, int columns, int64_t k, const uint8_t *a, int64_t a_row, uint8_t flip, int32_t shift,
+                const int8_t *b, int64_t b_row, int32_t out[WK__DOT_ROWS][WK__DOT_COLUMNS]) {
+  for (int i = 0; i < rows; i++)
+    for (int j = 0; j < columns; j++) {
+      const uint8_t *x = a + i * a_row;
+      const int8_t *y = b + j * b_row;
+      uint32_t sum = 0;
+      for (int64_t p = 0; p < k; p++) sum += (uint32_t)(((int32_t)(x[p] ^ flip) - shift) * (int32_t)y[p]);
+      out[i][j] = (int32_t)sum;
+    }
+}
+enum { DOT_ROWS = 2 };
+#endif
+
+/* ================================================== floats ====================================================== */
+
+/* A row's sum: lanes in halves, 32 of them in VECTORS vectors. */
+WK_INLINE float fold(vf *v) {
+  float lanes[FOLD];
+#pragma GCC unroll 8
+  for (int width = VECTORS / 2; width; width /= 2)
+    for (int i = 0; i < width; i++) v[i] += v[i + width];
+  vf_store(lanes, v[0]);
+#pragma GCC unroll 4
+  for (int width = LANES / 2; width; width /= 2)
+    for (int i = 0; i < width; i++) lanes[i] += lanes[i + width];
+  return lanes[0];
+}
+
+/* LANES neighbours, as floats */
+WK_INLINE vf floats_of(const int8_t *p) {
+#if WK_VECTOR_BYTES == 64
+  return (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p)));
+#elif WK_VECTOR_BYTES == 32
+  return (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)));
+#else
+  return (vf){p[0], p[1], p[2], p[3]};
+#endif
+}
+
+/* `count` rows of w, a constant wherever this is inlined. */
+WK_INLINE void int8_rows(const int count, int64_t k, const float *x, const int8_t *w, float *y) {
+  vf sum[4][VECTORS] = {0};
+  int8_t rest[4][FOLD] = {0};
+  float rest_x[FOLD] = {0};
+  int64_t whole = k / FOLD * FOLD;
+  for (int64_t p = 0; p < whole; p += FOLD) {
+#pragma GCC unroll 8
+    for (int v = 0; v < VECTORS; v++) {
+      vf a = vf_load(x + p + v * LANES);
+#pragma GCC unroll 4
+      for (int j = 0; j < count; j++) sum[j][v] = vf_fma(a, floats_of(w + j * k + p + v * LANES), sum[j][v]);
+    }
+  }
+  if (whole < k) {
+    memcpy(rest_x, x + whole, (size_t)(k - whole) * sizeof *x);
+    for (int j = 0; j < count; j++) memcpy(rest[j], w + j * k + whole, (size_t)(k - whole));
+    for (int v = 0; v < VECTORS; v++)
+      for (int j = 0; j < count; j++)
+        sum[j][v] = vf_fma(vf_load(rest_x + v * LANES), floats_of(rest[j] + v * LANES), sum[j][v]);
+  }
+  for (int j = 0; j < count; j++) y[j] = fold(sum[j]);
+}
+
+#if WK_VECTOR_BYTES == 64
+enum { INT8_COLUMNS = 4, INT4_PANELS = 4 };
+#elif WK_VECTOR_BYTES == 32
+enum { INT8_COLUMNS = 2, INT4_PANELS = 2 };
+#else
+enum { INT8_COLUMNS = 1, INT4_PANELS = 1 };
+#endif
+
+static void int8_dot(int columns, int64_t k, const float *x, const int8_t *w, float *y) {
+  if (columns == INT8_COLUMNS) {
+    int8_rows(INT8_COLUMNS, k, x, w, y);
+    return;
+  }
+  for (int j = 0; j < columns; j++) int8_rows(1, k, x, w + j * k, y + j);
+}
+
+/* ---- int4: a lane is a column, a word eight k of it ---- */
+
+enum { PARTS = WK__INT4_COLUMNS / LANES /* vectors of a panel */ };
+
+/* The values -8 to 7 of the words' nibbles number j */
+WK_INLINE vf nibbles(vu words, int j) {
+#if WK_VECTOR_BYTES == 64
+  static const float values[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+  return (vf)_mm512_permutexvar_ps((__m512i)(words >> (4 * j)), _mm512_loadu_ps(values));
+#else
+  vu bits = (words >> (4 * j) & 15) | 0x4b000000; /* 2^23 + q */
+  return (vf)bits - (0x1p23f + 8);
+#endif
+}
+
+/* Even and odd floats of 2 LANES */
+WK_INLINE void part_pairs(const float *p, vf *even, vf *odd) {
+  vf a = vf_load(p), b = vf_load(p + LANES);
+#if WK_VECTOR_BYTES == 64
+  *even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  *odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+#elif WK_VECTOR_BYTES == 32
+  *even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+  *odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+  *even = __builtin_shufflevector(a, b, 0, 2, 4, 6);
+  *odd = __builtin_shufflevector(a, b, 1, 3, 5, 7);
+#endif
+}
+
+WK_INLINE void int4_panels(const int panels, int64_t k, int64_t group, const float *x, const float *sums,
+                           const uint8_t *packed, const float *scales, int64_t n, float *y) {
+  const int vectors = panels * PARTS;
+  const uint8_t *panel[INT4_PANELS];
+  vf total[INT4_PANELS * PARTS];
+  for (int v = 0; v < vectors; v++) total[v] = vf_broadcast(0);
+  for (int i = 0; i < panels; i++) panel[i] = packed + i * WK__INT4_COLUMNS * (k / 2);
+  for (int64_t g = 0; g < k / group; g++, scales += 2 * n) {
+    vf chain[INT4_PANELS * PARTS];
+    for (int v = 0; v < vectors; v++) chain[v] = vf_broadcast(0);
+    for (int64_t p = 0; p < group; p += WK__INT4_DEPTH, x += WK__INT4_DEPTH) {
+      vu words[INT4_PANELS * PARTS];
+#pragma GCC unroll 16
+      for (int v = 0; v < vectors; v++) {
+        words[v] = (vu)vi_load((const int32_t *)(const void *)(panel[v / PARTS] + v % PARTS * WK_VECTOR_BYTES));
+        if (v % PARTS == PARTS - 1) panel[v / PARTS] += WK__INT4_COLUMNS * 4;
+      }
+#pragma GCC unroll 8
+      for (int j = 0; j < WK__INT4_DEPTH; j++) {
+        vf a = vf_broadcast(x[j]);
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) chain[v] = vf_fma(a, nibbles(words[v], j), chain[v]);
+      }
+    }
+    vf of_x = vf_broadcast(sums[g]);
+    for (int v = 0; v < vectors; v++) {
+      vf scale, zero;
+      part_pairs(scales + v * 2 * LANES, &scale, &zero);
+      total[v] = vf_fma(of_x, zero, vf_fma(scale, chain[v], total[v]));
+    }
+  }
+  for (int v = 0; v < vectors; v++) vf_store(y + v * LANES, total[v]);
+}
+
+static void int4_dot(int panels, int64_t k, int64_t group, const float *x, const float *sums, const uint8_t *packed,
+                     const float *scales, int64_t n, float *y) {
+  if (panels == INT4_PANELS) {
+    int4_panels(INT4_PANELS, k, group, x, sums, packed, scales, n, y);
+    return;
+  }
+  for (int i = 0; i < panels; i++)
+    int4_panels(1, k, group, x, sums, packed + i * WK__INT4_COLUMNS * (k / 2), scales + i * 2 * WK__INT4_COLUMNS, n,
+                y + i * WK__INT4_COLUMNS);
+}
+
+/* ================================================== blocks ====================================================== */
+
+/* GGUF's layouts of blocks: numbers of half precision, then small integers, the low bits of a stretch of elements
+ * before the high bits of the same bytes. */
+
+static float half_at(const uint8_t *p) {
+  uint16_t bits;
+  memcpy(&bits, p, sizeof bits);
+#ifdef __F16C__
+  return _cvtsh_ss(bits);
+#else
+  return wk__f16_to_f32(bits);
+#endif
+}
+
+static void decode_q4_0(const void *restrict block, float *restrict out) {
+  const uint8_t *p = block, *q = p + 2;
+  float d = half_at(p);
+  for (int j = 0; j < 16; j++) {
+    out[j] = (float)((q[j] & 15) - 8) * d;
+    out[j + 16] = (float)((q[j] >> 4) - 8) * d;
+  }
+}
+
+static void decode_q8_0(const void *restrict block, float *restrict out) {
+  const uint8_t *p = block;
+  const int8_t *q = (const int8_t *)p + 2;
+  float d = half_at(p);
+  for (int j = 0; j < 32; j++) out[j] = (float)q[j] * d;
+}
+
+/* Scale and minimum, of six bits each, of the stretch number j of eight: those of the first four lie in the low bits of
+ * the first eight of twelve bytes, those of the others in the last four and the high bits of the first. */
+static void scale_and_min(int j, const uint8_t *p, int *scale, int *min) {
+  *scale = j < 4 ? p[j] & 63 : (p[j + 4] & 15) | p[j - 4] >> 6 << 4;
+  *min = j < 4 ? p[j + 4] & 63 : p[j + 4] >> 4 | p[j] >> 6 << 4;
+}
+
+static void decode_q4_k(const void *block, float *out) {
+  const uint8_t *p = block, *q = p + 16;
+  float d = half_at(p), least = half_at(p + 2);
+  for (int j = 0; j < 8; j++, out += 32) {
+    int scale, min, high = j % 2 * 4;
+    scale_and_min(j, p + 4, &scale, &min);
+    float by = d * (float)scale, less = least * (float)min;
+    for (int i = 0; i < 32; i++) out[i] = by * (float)(q[i] >> high & 15) - less;
+    if (high) q += 32;
+  }
+}
+
+static void decode_q5_k(const void *block, float *out) {
+  const uint8_t *p = block, *fifth = p + 16, *q = p + 48;
+  float d = half_at(p), least = half_at(p + 2);
+  for (int j = 0; j < 8; j++, out += 32) {
+    int scale, min, high = j % 2 * 4;
+    scale_and_min(j, p + 4, &scale, &min);
+    float by = d * (float)scale, less = least * (float)min;
+    for (int i = 0; i < 32; i++) out[i] = by * (float)((q[i] >> high & 15) | (fifth[i] >> j & 1) << 4) - less;
+    if (high) q += 32;
+  }
+}
+
+static void decode_q6_k(const void *restrict block, float *restrict out) {
+  const uint8_t *low = block, *high = low + 128;
+  const int8_t *scales = (const int8_t *)low + 192;
+  float d = half_at(low + 208);
+  for (int half = 0; half < 2; half++, low += 64, high += 32, scales += 8)
+    for (int j = 0; j < 8; j++, out += 16) { /* sixteen elements of a scale */
+      const uint8_t *l = low + j % 4 * 16, *h = high + j % 2 * 16;
+      int low_bits = j / 4 * 4, high_bits = j / 2 * 2;
+      float by = d * (float)scales[j];
+      for (int i = 0; i < 16; i++) out[i] = by * (float)(((l[i] >> low_bits & 15) | (h[i] >> high_bits & 3) << 4) - 32);
+    }
+}
+
+#define DECODERS                                                                                    \
+  {                                                                                                 \
+    [WK__QUANT_Q4_0] = decode_q4_0, [WK__QUANT_Q8_0] = decode_q8_0, [WK__QUANT_Q4_K] = decode_q4_k, \
+    [WK__QUANT_Q5_K] = decode_q5_k, [WK__QUANT_Q6_K] = decode_q6_k                                  \
+  }
+
+/* One block, decoded, and a row of A that is multiplied with it. Blocks are of 32 elements or a multiple: a lane's
+ * elements of the row are its elements of the blocks. */
+WK_INLINE void add_block(int elements, const float *x, const float *w, vf *sum) {
+  vf own[VECTORS];
+#pragma GCC unroll 8
+  for (int v = 0; v < VECTORS; v++) own[v] = sum[v];
+  for (int i = 0; i < elements; i += FOLD)
+#pragma GCC unroll 8
+    for (int v = 0; v < VECTORS; v++) own[v] = vf_fma(vf_load(x + i + v * LANES), vf_load(w + i + v * LANES), own[v]);
+#pragma GCC unroll 8
+  for (int v = 0; v < VECTORS; v++) sum[v] = own[v];
+}
+
+/* WK__BLOCK_MAX elements are decoded at a time: several short blocks. */
+static void blocks_dot(wk__quant_format format, int rows, int64_t k, const float *x, const void *blocks, float *y) {
+  static wk__block_decode_fn *const decoders[] = DECODERS;
+  wk__block_decode_fn *decode = decoders[format];
+  int each = wk__block_sizes[format].elements, bytes = wk__block_sizes[format].bytes;
+  const char *block = blocks;
+  vf sum[WK__QUANT_FEW_ROWS][VECTORS] = {0};
+  for (int64_t p = 0; p < k; p += WK__BLOCK_MAX) {
+    float w[WK__BLOCK_MAX] __attribute__((aligned(64)));
+    int elements = (int)wk__min(WK__BLOCK_MAX, k - p);
+    for (int i = 0; i < elements; i += each, block += bytes) decode(block, w + i);
+    for (int i = 0; i < rows; i++) add_block(elements, x + i * k + p, w, sum[i]);
+  }
+  for (int i = 0; i < rows; i++) y[i] = fold(sum[i]);
+}
+
+/* ---- the table ---- */
+
+const wk__quant_kernels WK_LEVEL_NAME(quant_kernels) = {
+    .dot_rows = DOT_ROWS,
+    .dot = dot,
+#if WK_VECTOR_BYTES == 64
+    .dot_vnni = dot_vnni,
+#endif
+    .int8_columns = INT8_COLUMNS,
+    .int8 = int8_dot,
+    .int4_panels = INT4_PANELS,
+    .int4 = int4_dot,
+    .blocks = blocks_dot,
+    .decode = DECODERS,
+};
