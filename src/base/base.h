@@ -78,15 +78,16 @@ void wk__string_release(wk__string *s);
 
 /* ---- log.c: WICK_LOGS=name,name,... switches; one bit test when off. ---- */
 typedef enum wk__log {
-  WK__LOG_OPS,        /* every computed call: operator and argument shapes */
-  WK__LOG_LOOP,       /* every nest when it is made */
-  WK__LOG_GRAPH,      /* graphs, after every pass */
-  WK__LOG_BREAKS,     /* "graph_breaks": where segments end, and why */
-  WK__LOG_GUARDS,     /* what has to hold for each segment */
-  WK__LOG_RECOMPILES, /* which guard failed when something is captured again */
-  WK__LOG_KERNEL,     /* fused kernels: their nests and what they stand for */
-  WK__LOG_REGIONS,    /* what a program's hot loops and functions were found to be (python -m wick --compile) */
-  WK__LOG_PROFILE,    /* what each step of a compiled graph took, when the graph goes */
+  WK__LOG_OPS,          /* every computed call: operator and argument shapes */
+  WK__LOG_LOOP,         /* every nest when it is made */
+  WK__LOG_GRAPH,        /* graphs, after every pass */
+  WK__LOG_BREAKS,       /* "graph_breaks": where segments end, and why */
+  WK__LOG_GUARDS,       /* what has to hold for each segment */
+  WK__LOG_RECOMPILES,   /* which guard failed when something is captured again */
+  WK__LOG_KERNEL,       /* fused kernels: their nests and what they stand for */
+  WK__LOG_REGIONS,      /* what a program's hot loops and functions were found to be (python -m wick --compile) */
+  WK__LOG_PROFILE,      /* what each step of a compiled graph took, when the graph goes */
+  WK__LOG_KERNEL_TIMES, /* what a device's kernels took, when the process ends */
   WK__LOG_COUNT
 } wk__log;
 extern uint32_t wk__log_mask;

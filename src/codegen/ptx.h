@@ -11,6 +11,11 @@
  * warp: the row is one chunk. columns:   a block has 32 neighbouring rows, thread (lane, column) the lane's elements:
  * for rows that lie side by side. parts:     a warp has a chunk of a row, and leaves what it comes to in memory; then
  *   whole:     a block has a row's chunks. For few long rows that are reduced once and not gone through again.
+ *   column parts, column whole: the same for rows that lie side by side: a block has 8 lanes of a chunk of 32 rows, a
+ * warp each, and leaves the lanes' states; then it is as in columns.
+ *
+ *   tiles:     pointwise, where some of what is loaded has its neighbours along another loop than the innermost: a
+ * block has 32 x 32 elements of the two, and such loads go along their own loop, through shared memory.
  *
  * Lanes and chunks are those of a reduction's order (loop/loop.h), and functions are taken from the source of the
  * interpreter, so the bits are tier 0's and the CPU's. Scans, and additions to memory of small types, are left to tier
@@ -27,22 +32,38 @@ typedef enum wk__ptx_mode {
   WK__PTX_COLUMNS,
   WK__PTX_PARTS,
   WK__PTX_WHOLE,
+  WK__PTX_COLUMN_PARTS,
+  WK__PTX_COLUMN_WHOLE,
+  WK__PTX_TILES,
 } wk__ptx_mode;
-enum { WK__PTX_COLUMN_CHUNKS = 64 }; /* of a column at most */
+enum { WK__PTX_TILE = 32, WK__PTX_TILE_WARPS = 8 }; /* elements of a tile's side; a warp has each 8th of its rows */
+enum { WK__PTX_COLUMN_CHUNKS = 64 };                /* of a column at most */
 enum { WK__PTX_MAX_LOOPS = 8, WK__PTX_MAX_EACH = 32 };
 enum { WK__PTX_STILL, WK__PTX_ONE, WK__PTX_STRIDED }; /* how a walker moves with a loop */
 
 /* All of it is the key that a kernel is found by: no padding. */
 typedef struct wk__ptx_shape {
-  uint8_t mode, p, r, each, warps;
+  uint8_t mode, p, r, each;
+  uint8_t warps;      /* tiles: the other loop */
   uint8_t capability; /* of the device: 90 */
   uint8_t wide;       /* positions need 64 bits */
   uint8_t walkers;
+  uint8_t together;                /* pointwise: several launches in one, whose arguments are a table */
+  uint8_t whole;                   /* rows and their parts: no element of a step is beyond the last */
   uint16_t moves[WK__MAX_WALKERS]; /* by walker: two bits a loop */
 } wk__ptx_shape;
 static inline int wk__ptx_move(const wk__ptx_shape *s, int walker, int loop) {
   return s->moves[walker] >> 2 * loop & 3;
 }
+
+/* Launches together: the kernel's own arguments, 8 bytes each. A table's line: the launch's first block, 8 bytes, then
+ * its arguments. */
+typedef enum wk__ptx_together_arg {
+  WK__PTX_TABLE,  /* address */
+  WK__PTX_LINE,   /* bytes of a line */
+  WK__PTX_BLOCKS, /* address: by block, the number of its launch, 2 bytes */
+  WK__PTX_TOGETHER_ARGS
+} wk__ptx_together_arg;
 
 /* What an argument is; each has 8 bytes. */
 typedef enum wk__ptx_arg_kind {
@@ -69,7 +90,7 @@ typedef struct wk__ptx_kernel {
   wk__ptx_arg args[WK__PTX_MAX_ARGS];
   int arg_count;
   /* 8-byte words of a state. Rows of several warps keep 32 of them in shared memory, long rows one a chunk, columns 32
-   * x 32 and 32 a chunk, parts and whole one a chunk in the scratch memory. */
+   * x 32 and 32 a chunk, parts and whole one a chunk in the scratch memory, column parts 32 a chunk and row there. */
   int states;
 } wk__ptx_kernel;
 
@@ -77,7 +98,7 @@ typedef struct wk__ptx_kernel {
 WK_MUST_USE wk_status wk__ptx_write(const wk__nest *nest, const wk__ptx_shape *shape, const char *provenance,
                                     wk__ptx_kernel *out);
 
-/* A nest that parts can do: its elements are gone through in the first phase alone. */
+/* A nest that parts can do: its elements are gone through, and stored, in the first phase alone. */
 bool wk__ptx_is_reduced_once(const wk__nest *nest);
 
 /* Functions as text, from cuda/on_device/functions.c: `$0`, `$1` stand for the arguments, `$r` for the result, `$u` for

@@ -17,6 +17,8 @@ typedef struct ptx_writer {
   int unique;        /* for names */
   int phase;         /* prefix of registers in long rows, where phases compute values again */
   const char *guard; /* the predicate "element k is there", or NULL: all are; with %d for k */
+  bool scratch;      /* states are in the scratch memory, else shared */
+  bool whole;        /* all elements of the step are there: none is guarded */
   bool unsupported;
 } ptx_writer;
 
@@ -65,6 +67,17 @@ void ptx_store(ptx_writer *w, int v);
 void ptx_prepare(ptx_writer *w);
 /* Long rows: the addresses of a step, whose first element is in %e. */
 void ptx_prepare_step(ptx_writer *w);
+
+/* Tiles: the loop that a thread's elements go along, 8 apart; the innermost one is that of a warp's lanes. */
+static inline int ptx_tile_loop(const ptx_writer *w) { return w->shape->warps; }
+static inline bool ptx_is_tiles(const ptx_writer *w) { return w->shape->mode == WK__PTX_TILES; }
+/* The loop that the elements of a thread of a nest without rows go along. */
+static inline int ptx_inner_loop(const ptx_writer *w) { return ptx_is_tiles(w) ? ptx_tile_loop(w) : w->shape->p - 1; }
+/* A load whose neighbours lie along the tile's other loop. */
+static inline bool ptx_lies_across(const ptx_writer *w, int access) {
+  return ptx_is_tiles(w) && wk__ptx_move(w->shape, access, ptx_tile_loop(w)) == WK__PTX_ONE &&
+         wk__ptx_move(w->shape, access, w->shape->p - 1) == WK__PTX_STRIDED;
+}
 
 /* Emits what an instruction gives for all elements. */
 void ptx_emit(ptx_writer *w, int v);

@@ -17,12 +17,12 @@ static int item_of(const ptx_writer *w, int walker) {
   return (int)wk__dtypes[w->nest->buffers[w->nest->accesses[walker].buffer].dtype].size;
 }
 static bool is_access(const ptx_writer *w, int walker) { return walker < w->nest->access_count; }
-static bool by_lanes(const ptx_writer *w) { return w->shape->mode != WK__PTX_POINTWISE; }
+static bool by_lanes(const ptx_writer *w) { return w->shape->mode != WK__PTX_POINTWISE && !ptx_is_tiles(w); }
 
 /* How far apart a thread's elements are. */
-static int distance(const ptx_writer *w) { return by_lanes(w) ? 32 : 1; }
+static int distance(const ptx_writer *w) { return by_lanes(w) ? 32 : ptx_is_tiles(w) ? WK__PTX_TILE_WARPS : 1; }
 /* The loop that elements go along; of several reduction loops the last one. */
-static int element_loop(const ptx_writer *w) { return by_lanes(w) ? w->shape->p + w->shape->r - 1 : w->shape->p - 1; }
+static int element_loop(const ptx_writer *w) { return by_lanes(w) ? w->shape->p + w->shape->r - 1 : ptx_inner_loop(w); }
 
 static bool moves(const ptx_writer *w, int walker) {
   if (!by_lanes(w)) return w->shape->p && wk__ptx_move(w->shape, walker, element_loop(w)) != WK__PTX_STILL;
@@ -72,10 +72,83 @@ static void split_index(ptx_writer *w, char letter, const char *index, int begin
   }
 }
 
+/* ---- tiles ---- */
+
+/* rest /= by, and out = what is left; of 32 bits where positions are. */
+static void divide(ptx_writer *w, const char *rest, const char *by, const char *out) {
+  reg_name quotient = ptx_new(w, "b64");
+  if (w->shape->wide) {
+    ptx_line(w, "div.u64 %s, %s, %s;", quotient.text, rest, by);
+  } else {
+    reg_name a = ptx_new(w, "b32"), b = ptx_new(w, "b32");
+    ptx_line(w, "cvt.u32.u64 %s, %s;", a.text, rest);
+    ptx_line(w, "cvt.u32.u64 %s, %s;", b.text, by);
+    ptx_line(w, "div.u32 %s, %s, %s;", a.text, a.text, b.text);
+    ptx_line(w, "cvt.u64.u32 %s, %s;", quotient.text, a.text);
+  }
+  ptx_line(w, "mul.lo.s64 %s, %s, %s;", out, quotient.text, by);
+  ptx_line(w, "sub.s64 %s, %s, %s;", out, rest, out);
+  ptx_line(w, "mov.b64 %s, %s;", rest, quotient.text);
+}
+
+/* %tile<loop>: where the block's tile begins along a loop, taken off a linear index. */
+static void split_tile(ptx_writer *w, const char *rest, int loop) {
+  reg_name size = ptx_load_arg(w, WK__PTX_SIZE, loop, 0), tiles = ptx_new(w, "b64"), first;
+  snprintf(first.text, NAME, "%%tile%d", loop);
+  ptx_line(w, ".reg .b64 %s;", first.text);
+  ptx_line(w, "add.s64 %s, %s, %d;", tiles.text, size.text, WK__PTX_TILE - 1);
+  ptx_line(w, "shr.u64 %s, %s, 5;", tiles.text, tiles.text);
+  divide(w, rest, tiles.text, first.text);
+  ptx_line(w, "shl.b64 %s, %s, 5;", first.text, first.text);
+}
+
+/* to = a coordinate that is there: the last one where it is behind it. */
+static void within(ptx_writer *w, const char *to, const char *coordinate, int loop) {
+  reg_name size = ptx_load_arg(w, WK__PTX_SIZE, loop, 0), last = ptx_new(w, "b64");
+  ptx_line(w, "sub.s64 %s, %s, 1;", last.text, size.text);
+  ptx_line(w, "min.u64 %s, %s, %s;", to, coordinate, last.text);
+}
+
+/* %c<loop> of the thread's first element, and which of its elements are there: %in<k>. */
+static void begin_tile(ptx_writer *w) {
+  int across = ptx_tile_loop(w), along = w->shape->p - 1;
+  reg_name rest = ptx_new(w, "b64"), x = ptx_new(w, "b64"), y = ptx_new(w, "b64"), inside = ptx_new(w, "pred");
+  ptx_line(w, "mov.b64 %s, %%row;", rest.text);
+  split_tile(w, rest.text, along);
+  split_tile(w, rest.text, across);
+  for (int d = along - 1; d >= 0; d--) {
+    if (d == across) continue;
+    reg_name size = ptx_load_arg(w, WK__PTX_SIZE, d, 0), coordinate;
+    snprintf(coordinate.text, NAME, "%%c%d", d);
+    ptx_line(w, ".reg .b64 %s;", coordinate.text);
+    divide(w, rest.text, size.text, coordinate.text);
+  }
+  ptx_line(w, ".reg .b64 %%c%d, %%c%d, %%warp64;", along, across);
+  ptx_line(w, "cvt.u64.u32 %%warp64, %%warp;");
+  ptx_line(w, "add.s64 %s, %%tile%d, %%lane;", x.text, along);
+  ptx_line(w, "add.s64 %s, %%tile%d, %%warp64;", y.text, across);
+  reg_name width = ptx_load_arg(w, WK__PTX_SIZE, along, 0), height = ptx_load_arg(w, WK__PTX_SIZE, across, 0);
+  ptx_line(w, "setp.lt.u64 %s, %s, %s;", inside.text, x.text, width.text);
+  for (int k = 0; k < w->shape->each; k++) {
+    reg_name at = ptx_new(w, "b64");
+    ptx_line(w, ".reg .pred %%in%d;", k);
+    ptx_line(w, "add.s64 %s, %s, %d;", at.text, y.text, WK__PTX_TILE_WARPS * k);
+    ptx_line(w, "setp.lt.and.u64 %%in%d, %s, %s, %s;", k, at.text, height.text, inside.text);
+  }
+  reg_name column, row;
+  snprintf(column.text, NAME, "%%c%d", along);
+  snprintf(row.text, NAME, "%%c%d", across);
+  within(w, column.text, x.text, along);
+  within(w, row.text, y.text, across);
+}
+
 void ptx_prepare(ptx_writer *w) {
   int p = w->shape->p;
-  split_index(w, 'c', "%row", 0, p);
-  if (!by_lanes(w) && p && w->shape->each > 1)
+  if (ptx_is_tiles(w))
+    begin_tile(w);
+  else
+    split_index(w, 'c', "%row", 0, p);
+  if (w->shape->mode == WK__PTX_POINTWISE && p && w->shape->each > 1)
     ptx_line(w, "mul.lo.s64 %%c%d, %%c%d, %d;", p - 1, p - 1, w->shape->each);
   for (int walker = 0; walker < w->shape->walkers; walker++) {
     reg_name name, start = ptx_load_arg(w, is_access(w, walker) ? WK__PTX_BASE : WK__PTX_START, walker, 0);
@@ -198,19 +271,22 @@ static void narrow(ptx_writer *w, int dtype, const char *out, const char *value)
 }
 
 /* `guard`: "@%p " or "": where it does not hold the register keeps what it has. */
-static void load_one(ptx_writer *w, int dtype, const char *out, place at, const char *guard) {
+static void load_from(ptx_writer *w, const char *space, int dtype, const char *out, place at, const char *guard) {
   if (load_type(dtype)) {
-    ptx_line(w, "%sld.global.%s %s, [%s+%d];", guard, load_type(dtype), out, at.reg.text, at.offset);
+    ptx_line(w, "%sld.%s.%s %s, [%s+%d];", guard, space, load_type(dtype), out, at.reg.text, at.offset);
     return;
   }
   reg_name bits = ptx_new(w, "b32");
   int size = (int)wk__dtypes[dtype].size;
   if (guard[0]) ptx_line(w, "mov.b32 %s, 0;", bits.text);
-  ptx_line(w, "%sld.global.u%d %s, [%s+%d];", guard, 8 * size, bits.text, at.reg.text, at.offset);
+  ptx_line(w, "%sld.%s.u%d %s, [%s+%d];", guard, space, 8 * size, bits.text, at.reg.text, at.offset);
   if (dtype == WK_BOOL)
     ptx_line(w, "setp.ne.u32 %s, %s, 0;", out, bits.text);
   else
     widen(w, dtype, out, bits.text);
+}
+static void load_one(ptx_writer *w, int dtype, const char *out, place at, const char *guard) {
+  load_from(w, "global", dtype, out, at, guard);
 }
 
 static void store_one(ptx_writer *w, int dtype, const char *value, place at, const char *guard) {
@@ -391,6 +467,51 @@ static void load_masked(ptx_writer *w, int v, const wk__instr *i, int dtype, int
   }
 }
 
+/* Elements along their own loop, the lanes', into shared memory as they are; from there each thread takes its own. */
+static void load_across(ptx_writer *w, int v, const wk__instr *i, int dtype) {
+  int item = item_of(w, i->extra), across = ptx_tile_loop(w), along = w->shape->p - 1;
+  int line = item * (WK__PTX_TILE + (item == 1 ? 4 : item == 2 ? 2 : 1)); /* lanes of a column in different banks */
+  reg_name from = ptx_new(w, "b64"), x = ptx_new(w, "b64"), y = ptx_new(w, "b64"), to = ptx_new(w, "b32"),
+           inside = ptx_new(w, "pred"), base = ptx_load_arg(w, WK__PTX_BASE, i->extra, 0),
+           width = ptx_load_arg(w, WK__PTX_SIZE, across, 0), height = ptx_load_arg(w, WK__PTX_SIZE, along, 0),
+           stride = ptx_load_arg(w, WK__PTX_STRIDE, i->extra, along);
+  ptx_line(w, "add.s64 %s, %%tile%d, %%lane;", x.text, across);
+  ptx_line(w, "add.s64 %s, %%tile%d, %%warp64;", y.text, along);
+  ptx_line(w, "setp.lt.u64 %s, %s, %s;", inside.text, x.text, width.text);
+  ptx_line(w, "mad.lo.s64 %s, %s, %d, %s;", from.text, x.text, item, base.text);
+  for (int d = 0; d < along; d++) {
+    reg_name coordinate;
+    snprintf(coordinate.text, NAME, "%%c%d", d);
+    if (d != across) add_moved(w, from.text, i->extra, d, coordinate.text);
+  }
+  ptx_line(w, "mov.u32 %s, tile;", to.text);
+  ptx_line(w, "mad.lo.u32 %s, %%warp, %d, %s;", to.text, line, to.text);
+  ptx_line(w, "mad.lo.u32 %s, %%lane32, %d, %s;", to.text, item, to.text);
+  ptx_line(w, "bar.sync 0;"); /* what was there before has been read */
+  for (int k = 0; k < w->shape->each; k++) {
+    reg_name at = ptx_new(w, "b64"), address = ptx_new(w, "b64"), there = ptx_new(w, "pred"),
+             bits = ptx_new(w, item == 8   ? "b64"
+                               : item == 4 ? "b32"
+                                           : "b16");
+    const char *type = item == 8 ? "b64" : item == 4 ? "b32" : item == 2 ? "b16" : "u8";
+    ptx_line(w, "add.s64 %s, %s, %d;", at.text, y.text, WK__PTX_TILE_WARPS * k);
+    ptx_line(w, "mad.lo.s64 %s, %s, %s, %s;", address.text, at.text, stride.text, from.text);
+    ptx_line(w, "setp.lt.and.u64 %s, %s, %s, %s;", there.text, at.text, height.text, inside.text);
+    ptx_line(w, "mov.%s %s, 0;", item == 8 ? "b64" : item == 4 ? "b32" : "b16", bits.text);
+    ptx_line(w, "@%s ld.global.%s %s, [%s];", there.text, type, bits.text, address.text);
+    ptx_line(w, "st.shared.%s [%s+%d], %s;", type, to.text, k * WK__PTX_TILE_WARPS * line, bits.text);
+  }
+  ptx_line(w, "bar.sync 0;");
+  reg_name own = ptx_new(w, "b32");
+  ptx_line(w, "mov.u32 %s, tile;", own.text);
+  ptx_line(w, "mad.lo.u32 %s, %%lane32, %d, %s;", own.text, line, own.text);
+  ptx_line(w, "mad.lo.u32 %s, %%warp, %d, %s;", own.text, item, own.text);
+  for (int k = 0; k < w->shape->each; k++) {
+    place at = {own, k * WK__PTX_TILE_WARPS * item};
+    load_from(w, "shared", dtype, ptx_value(w, v, k).text, at, "");
+  }
+}
+
 static bool keeps_numbers(int dtype) { return wk__dtypes[dtype].compute == dtype; }
 
 void ptx_load(ptx_writer *w, int v) {
@@ -399,6 +520,10 @@ void ptx_load(ptx_writer *w, int v) {
   declare(w, v);
   if (i->op == WK__LOOP_load && is_vector(w, i)) {
     load_vector(w, v, i);
+    return;
+  }
+  if (i->op == WK__LOOP_load && ptx_lies_across(w, i->extra)) {
+    load_across(w, v, i, dtype);
     return;
   }
   if (i->op == WK__LOOP_masked_load && !keeps_numbers(dtype)) {

@@ -286,12 +286,14 @@ static void constant(ptx_writer *w, const wk__instr *i, const char *o) {
 
 static void param(ptx_writer *w, const wk__instr *i, const char *o) {
   int lane = (int)wk__lane_of((wk_dtype)i->dtype), arg = 8 * ptx_arg(w, WK__PTX_NUMBER, i->extra, lane);
+  const char *space = w->shape->together ? "global.nc" : "param", *base = w->shape->together ? "%own" : "args";
+  if (w->shape->together) arg += 8;
   if (i->dtype == WK_BOOL) {
     reg_name bits = ptx_new(w, "b32");
-    ptx_line(w, "ld.param.u32 %s, [args+%d];", bits.text, arg);
+    ptx_line(w, "ld.%s.u32 %s, [%s+%d];", space, bits.text, base, arg);
     ptx_line(w, "setp.ne.u32 %s, %s, 0;", o, bits.text);
   } else {
-    ptx_line(w, "ld.param.%s %s, [args+%d];", i->dtype == WK_INT64 ? "u64" : suffix(i->dtype), o, arg);
+    ptx_line(w, "ld.%s.%s %s, [%s+%d];", space, i->dtype == WK_INT64 ? "u64" : suffix(i->dtype), o, base, arg);
   }
 }
 

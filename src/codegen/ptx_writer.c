@@ -47,13 +47,18 @@ int ptx_arg(ptx_writer *w, int kind, int a, int b) {
 
 reg_name ptx_load_arg(ptx_writer *w, int kind, int a, int b) {
   reg_name r = ptx_new(w, "b64");
-  ptx_line(w, "ld.param.u64 %s, [args+%d];", r.text, 8 * ptx_arg(w, kind, a, b));
+  int n = ptx_arg(w, kind, a, b);
+  if (w->shape->together)
+    ptx_line(w, "ld.global.nc.b64 %s, [%%own+%d];", r.text, 8 * (n + 1));
+  else
+    ptx_line(w, "ld.param.u64 %s, [args+%d];", r.text, 8 * n);
   return r;
 }
 
 reg_name ptx_guard(const ptx_writer *w, int k) {
   reg_name r = {""};
   bool last = k == w->shape->each - 1, rows = w->shape->mode == WK__PTX_ROWS;
+  if (w->whole) return r;
   bool may_miss = rows ? last || w->shape->warps > 1 : w->shape->mode != WK__PTX_POINTWISE;
   if (may_miss) snprintf(r.text, NAME, "@%%in%d ", k);
   return r;
@@ -62,7 +67,11 @@ reg_name ptx_guard(const ptx_writer *w, int k) {
 /* ---- what is known of values ---- */
 
 static const wk__instr *instr_of(const ptx_writer *w, int v) { return &w->nest->instrs[v]; }
-static bool has_rows(const ptx_writer *w) { return w->shape->mode != WK__PTX_POINTWISE; }
+static bool has_rows(const ptx_writer *w) { return w->shape->mode != WK__PTX_POINTWISE && !ptx_is_tiles(w); }
+static bool is_columns(const ptx_writer *w) {
+  int mode = w->shape->mode;
+  return mode == WK__PTX_COLUMNS || mode == WK__PTX_COLUMN_PARTS || mode == WK__PTX_COLUMN_WHOLE;
+}
 
 static int walker_of(const ptx_writer *w, int v) {
   for (int k = 0; k < w->expression_count; k++)
@@ -71,7 +80,7 @@ static int walker_of(const ptx_writer *w, int v) {
 }
 
 static bool moves_inside(const ptx_writer *w, int walker) {
-  return w->shape->p && wk__ptx_move(w->shape, walker, w->shape->p - 1) != WK__PTX_STILL;
+  return w->shape->p && wk__ptx_move(w->shape, walker, ptx_inner_loop(w)) != WK__PTX_STILL;
 }
 
 static bool access_varies(const ptx_writer *w, const wk__instr *i) {
@@ -296,15 +305,12 @@ static void write_pointwise(ptx_writer *w) {
 
 /* ---- states in memory: shared, or the scratch of parts ---- */
 
-static bool in_scratch(const ptx_writer *w) {
-  return w->shape->mode == WK__PTX_PARTS || w->shape->mode == WK__PTX_WHOLE;
-}
-static const char *space_of(const ptx_writer *w) { return in_scratch(w) ? "global" : "shared"; }
+static const char *space_of(const ptx_writer *w) { return w->scratch ? "global" : "shared"; }
 
 /* The address of the state with a number (32 bits), `words` words each. */
 static reg_name state_address(ptx_writer *w, const char *number, int words) {
-  reg_name at = ptx_new(w, in_scratch(w) ? "b64" : "b32");
-  if (in_scratch(w)) {
+  reg_name at = ptx_new(w, w->scratch ? "b64" : "b32");
+  if (w->scratch) {
     ptx_line(w, "mad.wide.u32 %s, %s, %d, %%scratch;", at.text, number, 8 * words);
   } else {
     ptx_line(w, "mov.u32 %s, states;", at.text);
@@ -375,7 +381,7 @@ static void guard_elements(ptx_writer *w) {
     ptx_line(w, ".reg .pred %%in%d;", k);
     ptx_line(w, "add.s64 %s, %%e, %d;", at.text, 32 * k);
     ptx_line(w, "setp.lt.u64 %%in%d, %s, %s;", k, at.text, length.text);
-    if (w->shape->mode == WK__PTX_COLUMNS) ptx_line(w, "and.pred %%in%d, %%in%d, %%live;", k, k);
+    if (is_columns(w)) ptx_line(w, "and.pred %%in%d, %%in%d, %%live;", k, k);
   }
 }
 
@@ -497,9 +503,33 @@ static void fold_chunks(ptx_writer *w, folds *f) {
   ptx_line(w, "}");
 }
 
+/* Without guards, where threads of rows that are not there do what the last row's do: but they must not store it. */
+static bool has_whole_steps(const ptx_writer *w, int phase) { return !is_columns(w) || !stores_elements(w, phase); }
+
+/* Steps from %e on: those that are whole, or the rest. */
+static void write_rounds(ptx_writer *w, int phase, folds *f, bool whole) {
+  int label = w->unique++;
+  w->whole = whole;
+  ptx_line(w, "ROUND%d:", label);
+  if (whole) {
+    reg_name behind = ptx_new(w, "b64");
+    ptx_line(w, "add.s64 %s, %%e, %d;", behind.text, 32 * w->shape->each);
+    ptx_line(w, "setp.gt.s64 %%over, %s, %%end;", behind.text);
+  } else {
+    ptx_line(w, "setp.ge.s64 %%over, %%e, %%end;");
+  }
+  ptx_line(w, "@%%over bra FOLD%d;", label);
+  ptx_line(w, "{");
+  write_step(w, phase, f);
+  ptx_line(w, "}");
+  ptx_line(w, "add.s64 %%e, %%e, %d;", 32 * w->shape->each);
+  ptx_line(w, "bra ROUND%d;", label);
+  ptx_line(w, "FOLD%d:", label);
+  w->whole = w->shape->whole;
+}
+
 /* A chunk of a row, %chunk, in steps; the states begin again. `lane`: the register of the thread's lane. */
 static void write_chunk(ptx_writer *w, int phase, folds *f, const char *lane) {
-  int label = w->unique++;
   ptx_line(w, "{");
   ptx_line(w, ".reg .b64 %%e, %%end;");
   ptx_line(w, ".reg .pred %%over;");
@@ -509,15 +539,8 @@ static void write_chunk(ptx_writer *w, int phase, folds *f, const char *lane) {
   ptx_line(w, "min.s64 %%end, %%end, %%length;");
   ptx_line(w, "add.s64 %%end, %%end, %s;", lane);
   ptx_line(w, "add.s64 %%e, %%e, %s;", lane);
-  ptx_line(w, "ROUND%d:", label);
-  ptx_line(w, "setp.ge.s64 %%over, %%e, %%end;");
-  ptx_line(w, "@%%over bra FOLD%d;", label);
-  ptx_line(w, "{");
-  write_step(w, phase, f);
-  ptx_line(w, "}");
-  ptx_line(w, "add.s64 %%e, %%e, %d;", 32 * w->shape->each);
-  ptx_line(w, "bra ROUND%d;", label);
-  ptx_line(w, "FOLD%d:", label);
+  if (has_whole_steps(w, phase)) write_rounds(w, phase, f, true);
+  if (!w->shape->whole) write_rounds(w, phase, f, false);
   ptx_line(w, "}");
 }
 
@@ -661,18 +684,21 @@ static void fold_column(ptx_writer *w, folds *f) {
   ptx_line(w, "}");
 }
 
+/* The warps' states of a chunk become its state. */
+static void keep_column(ptx_writer *w, folds *f) {
+  int skip = w->unique++;
+  fold_warps(w, f);
+  reg_name at = column_address(w, "%chunk", f);
+  ptx_line(w, "setp.ne.u32 %%over, %%warp, 0;");
+  ptx_line(w, "@%%over bra SKIP%d;", skip);
+  move_states(w, f, false, f->s, at.text);
+  ptx_line(w, "SKIP%d:", skip);
+}
+
 static void write_column_chunks(ptx_writer *w, int phase, folds *f) {
   int label = begin_chunks(w, "0");
   write_chunk(w, phase, f, "%warp64");
-  if (f->count) {
-    int skip = w->unique++;
-    fold_warps(w, f);
-    reg_name at = column_address(w, "%chunk", f);
-    ptx_line(w, "setp.ne.u32 %%over, %%warp, 0;");
-    ptx_line(w, "@%%over bra SKIP%d;", skip);
-    move_states(w, f, false, f->s, at.text);
-    ptx_line(w, "SKIP%d:", skip);
-  }
+  if (f->count) keep_column(w, f);
   end_chunks(w, label, 1);
 }
 
@@ -699,7 +725,7 @@ bool wk__ptx_is_reduced_once(const wk__nest *nest) {
   for (int v = 1; v < (int)nest->instr_count; v++) {
     const wk__instr *i = &nest->instrs[v];
     if (wk__loop_is_reduction(i->op) && wk__instr_phase(i) != 0) return false;
-    if (wk__loop_is_scan(i->op) || (wk__loop_is_store(i->op) && i->per_element)) return false;
+    if (wk__loop_is_scan(i->op) || (wk__loop_is_store(i->op) && i->per_element && i->stage > 0)) return false;
     reduces |= wk__loop_is_reduction(i->op);
   }
   return reduces;
@@ -713,6 +739,14 @@ static void find_scratch(ptx_writer *w, const folds *f) {
   ptx_line(w, "mad.lo.s64 %%scratch, %s, %d, %s;", skipped.text, 8 * f->word_count, scratch.text);
 }
 
+/* Values of the row that elements need. */
+static void emit_row_values(ptx_writer *w) {
+  for (int v = 1; v < (int)w->nest->instr_count; v++) {
+    const wk__instr *i = instr_of(w, v);
+    if (!w->varies[v] && i->stage == 0 && !wk__loop_is_store(i->op) && !wk__loop_is_reduction(i->op)) ptx_emit(w, v);
+  }
+}
+
 static void write_parts(ptx_writer *w) {
   folds f = folds_of(w, 0);
   w->unsupported |= !wk__ptx_is_reduced_once(w->nest);
@@ -724,10 +758,7 @@ static void write_parts(ptx_writer *w) {
   ptx_line(w, "div.u64 %%row, %%row, %%count64;");
   ptx_prepare(w);
   find_scratch(w, &f);
-  for (int v = 1; v < (int)w->nest->instr_count; v++) /* values of the row that elements need */
-    if (!w->varies[v] && instr_of(w, v)->stage == 0 && !wk__loop_is_store(instr_of(w, v)->op) &&
-        !wk__loop_is_reduction(instr_of(w, v)->op))
-      ptx_emit(w, v);
+  emit_row_values(w);
   write_chunk(w, 0, &f, "%lane");
   for (int n = 0; n < f.count; n++) fold_lanes(w, f.v[n], &f.s[n]);
   keep_states(w, &f, "%chunk");
@@ -744,15 +775,73 @@ static void write_whole(ptx_writer *w) {
   for (int phase = 1, count = phases_of(w); phase < count; phase++) emit_rows(w, phase);
 }
 
+/* The scratch memory's state of the thread's row, chunk %chunk and lane %warp64 of the order: (chunks, lanes, rows). */
+static reg_name lane_address(ptx_writer *w, const folds *f) {
+  reg_name at = ptx_new(w, "b64"), line = ptx_new(w, "b64"), rows = ptx_load_arg(w, WK__PTX_COUNT, 0, 0),
+           scratch = ptx_load_arg(w, WK__PTX_SCRATCH, 0, 0);
+  ptx_line(w, "mul.wide.u32 %s, %%chunk, 32;", line.text);
+  ptx_line(w, "add.s64 %s, %s, %%warp64;", line.text, line.text);
+  ptx_line(w, "mad.lo.s64 %s, %s, %s, %%row;", at.text, line.text, rows.text);
+  ptx_line(w, "mad.lo.s64 %s, %s, %d, %s;", at.text, at.text, 8 * f->word_count, scratch.text);
+  return at;
+}
+
+/* A block has 32 rows, a chunk and 8 lanes of the order, a warp each. */
+static void write_column_parts(ptx_writer *w) {
+  folds f = folds_of(w, 0);
+  int skip = w->unique++;
+  w->unsupported |= !wk__ptx_is_reduced_once(w->nest);
+  ptx_prepare(w);
+  emit_row_values(w);
+  write_chunk(w, 0, &f, "%warp64");
+  reg_name at = lane_address(w, &f);
+  ptx_line(w, "@!%%live bra SKIP%d;", skip);
+  move_states(w, &f, false, f.s, at.text);
+  ptx_line(w, "SKIP%d:", skip);
+}
+
+static void write_column_whole(ptx_writer *w) {
+  folds f = folds_of(w, 0);
+  count_chunks(w);
+  ptx_line(w, ".reg .b64 %%warp64;");
+  ptx_line(w, "cvt.u64.u32 %%warp64, %%warp;");
+  ptx_prepare(w);
+  emit_rows(w, 0);
+  int label = begin_chunks(w, "0");
+  reg_name at = lane_address(w, &f);
+  w->scratch = true;
+  move_states(w, &f, true, f.s, at.text);
+  w->scratch = false;
+  keep_column(w, &f);
+  end_chunks(w, label, 1);
+  fold_column(w, &f);
+  for (int n = 0; n < f.count; n++) finish(w, f.v[n], &f.s[n]);
+  for (int phase = 1, count = phases_of(w); phase < count; phase++) emit_rows(w, phase);
+}
+
 /* ---- the module ---- */
 
 static bool is_blocks(const ptx_writer *w) {
-  return w->shape->mode == WK__PTX_WHOLE || (w->shape->mode != WK__PTX_COLUMNS && w->shape->warps > 1);
+  return w->shape->mode == WK__PTX_WHOLE || (!is_columns(w) && w->shape->warps > 1);
+}
+
+/* Which rows, chunk and lanes of the order a block has: %block becomes that of the rows. */
+static void begin_column_parts(ptx_writer *w) {
+  count_chunks(w);
+  ptx_line(w, ".reg .b32 %%chunk, %%group;");
+  ptx_line(w, ".reg .b64 %%warp64;");
+  ptx_line(w, "and.b32 %%group, %%block, 3;");
+  ptx_line(w, "shr.u32 %%block, %%block, 2;");
+  ptx_line(w, "rem.u32 %%chunk, %%block, %%chunks;");
+  ptx_line(w, "div.u32 %%block, %%block, %%chunks;");
+  ptx_line(w, "mad.lo.u32 %%warp, %%group, 8, %%warp;");
+  ptx_line(w, "cvt.u64.u32 %%warp64, %%warp;");
 }
 
 /* Threads beyond the last row have to be there when the block waits: they do its work and store nothing. */
 static void begin_columns(ptx_writer *w, const char *count) {
   reg_name last = ptx_new(w, "b64");
+  if (w->shape->mode == WK__PTX_COLUMN_PARTS) begin_column_parts(w);
   ptx_line(w, ".reg .pred %%live;");
   ptx_line(w, "mul.wide.u32 %%row, %%block, 32;");
   ptx_line(w, "add.s64 %%row, %%row, %%lane;");
@@ -762,21 +851,41 @@ static void begin_columns(ptx_writer *w, const char *count) {
   ptx_line(w, "setp.eq.and.u32 %%first, %%warp, 0, %%live;");
 }
 
+/* %own: the line of the block's launch; %block becomes that of the launch. */
+static void find_launch(ptx_writer *w) {
+  ptx_line(w, ".reg .b64 %%own, %%line, %%blocks;");
+  ptx_line(w, ".reg .b32 %%launch, %%before;");
+  ptx_line(w, "ld.param.u64 %%own, [args+%d];", 8 * WK__PTX_TABLE);
+  ptx_line(w, "ld.param.u64 %%line, [args+%d];", 8 * WK__PTX_LINE);
+  ptx_line(w, "ld.param.u64 %%blocks, [args+%d];", 8 * WK__PTX_BLOCKS);
+  ptx_line(w, "mad.wide.u32 %%blocks, %%block, 2, %%blocks;");
+  ptx_line(w, "ld.global.nc.u16 %%launch, [%%blocks];");
+  ptx_line(w, "cvt.u64.u32 %%blocks, %%launch;");
+  ptx_line(w, "mad.lo.u64 %%own, %%blocks, %%line, %%own;");
+  ptx_line(w, "ld.global.nc.u32 %%before, [%%own];");
+  ptx_line(w, "sub.u32 %%block, %%block, %%before;");
+}
+
 /* %row: the number of what the thread, warp or block does. */
 static void write_beginning(ptx_writer *w) {
-  reg_name count = ptx_load_arg(w, WK__PTX_COUNT, 0, 0);
   ptx_line(w, ".reg .b32 %%thread, %%block, %%threads, %%lane32, %%warp;");
+  ptx_line(w, "mov.u32 %%block, %%ctaid.x;");
+  if (w->shape->together) find_launch(w);
+  reg_name count = ptx_load_arg(w, WK__PTX_COUNT, 0, 0);
   ptx_line(w, ".reg .b64 %%row, %%lane, %%thread64;");
   ptx_line(w, ".reg .pred %%none, %%first, %%lane0;");
   ptx_line(w, "mov.u32 %%thread, %%tid.x;");
-  ptx_line(w, "mov.u32 %%block, %%ctaid.x;");
   ptx_line(w, "mov.u32 %%threads, %%ntid.x;");
   ptx_line(w, "and.b32 %%lane32, %%thread, 31;");
   ptx_line(w, "cvt.u64.u32 %%lane, %%lane32;");
   ptx_line(w, "shr.u32 %%warp, %%thread, 5;");
   ptx_line(w, "setp.eq.u32 %%lane0, %%lane32, 0;");
-  if (w->shape->mode == WK__PTX_COLUMNS) {
+  if (is_columns(w)) {
     begin_columns(w, count.text);
+    return;
+  }
+  if (ptx_is_tiles(w)) { /* all threads wait for each other */
+    ptx_line(w, "cvt.u64.u32 %%row, %%block;");
     return;
   }
   if (is_blocks(w)) {
@@ -796,11 +905,13 @@ static void write_beginning(ptx_writer *w) {
 
 static bool shares_memory(const ptx_writer *w) {
   int mode = w->shape->mode;
-  return mode == WK__PTX_COLUMNS || ((mode == WK__PTX_ROWS || mode == WK__PTX_LONG_ROWS) && w->shape->warps > 1);
+  return mode == WK__PTX_COLUMNS || mode == WK__PTX_COLUMN_WHOLE ||
+         ((mode == WK__PTX_ROWS || mode == WK__PTX_LONG_ROWS) && w->shape->warps > 1);
 }
 
 static int most_threads(const ptx_writer *w) {
-  if (w->shape->mode == WK__PTX_COLUMNS) return 1024;
+  int mode = w->shape->mode;
+  if (mode == WK__PTX_COLUMNS || mode == WK__PTX_COLUMN_WHOLE || mode == WK__PTX_WHOLE) return 1024;
   return w->shape->warps > 8 ? 32 * w->shape->warps : 256;
 }
 
@@ -821,8 +932,11 @@ static void write_head(ptx_writer *w, wk__string *text, const char *provenance) 
     if (w->tables >> n & 1 && !again) wk__string_append(text, wk__ptx_functions[n].table);
   }
   if (w->out->states && shares_memory(w)) wk__string_append(text, ".extern .shared .align 8 .b8 states[];\n");
+  if (ptx_is_tiles(w)) /* rows of a tile with room for two elements more, at least 8 bytes */
+    wk__string_printf(text, ".shared .align 8 .b8 tile[%d];\n", WK__PTX_TILE * (WK__PTX_TILE + 4) * 8);
   wk__string_printf(text, ".visible .entry wick(.param .align 8 .b8 args[%d])\n.maxntid %d, 1, 1\n{\n",
-                    8 * (int)wk__max(w->out->arg_count, 1), most_threads(w));
+                    8 * (w->shape->together ? WK__PTX_TOGETHER_ARGS : (int)wk__max(w->out->arg_count, 1)),
+                    most_threads(w));
 }
 
 static bool is_written(const wk__nest *nest) {
@@ -835,12 +949,14 @@ static wk_status write_kernel(ptx_writer *w, const char *provenance) {
   wk__string text = {0};
   for (int v = 1; v < (int)w->nest->instr_count; v++) w->varies[v] = value_varies(w, v);
   write_beginning(w);
-  if (w->shape->mode == WK__PTX_POINTWISE) write_pointwise(w);
+  if (!has_rows(w)) write_pointwise(w);
   if (w->shape->mode == WK__PTX_ROWS) write_rows(w);
   if (w->shape->mode == WK__PTX_LONG_ROWS) write_long_rows(w);
   if (w->shape->mode == WK__PTX_COLUMNS) write_columns(w);
   if (w->shape->mode == WK__PTX_PARTS) write_parts(w);
   if (w->shape->mode == WK__PTX_WHOLE) write_whole(w);
+  if (w->shape->mode == WK__PTX_COLUMN_PARTS) write_column_parts(w);
+  if (w->shape->mode == WK__PTX_COLUMN_WHOLE) write_column_whole(w);
   ptx_line(w, "ret;");
   if (w->unsupported) return WK_UNSUPPORTED;
   write_head(w, &text, provenance);
@@ -852,7 +968,8 @@ static wk_status write_kernel(ptx_writer *w, const char *provenance) {
 }
 
 wk_status wk__ptx_write(const wk__nest *nest, const wk__ptx_shape *shape, const char *provenance, wk__ptx_kernel *out) {
-  ptx_writer w = {.nest = nest, .shape = shape, .out = out};
+  ptx_writer w = {.nest = nest, .shape = shape, .out = out, .whole = shape->whole};
+  w.scratch = shape->mode == WK__PTX_PARTS || shape->mode == WK__PTX_WHOLE || shape->mode == WK__PTX_COLUMN_PARTS;
   out->arg_count = out->states = 0;
   out->text = NULL;
   if (!is_written(nest)) return WK_UNSUPPORTED;

@@ -3,6 +3,7 @@
  * A program goes to a device when it is first launched there; a launch's arguments go through the stream's launch
  * block, which the stream's order keeps until the code in front has read it. Tests: tests/device/, tests/cuda/. */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cuda/internal.h"
@@ -164,6 +165,13 @@ static int threads_for(const wk__cuda_program *p, int levels) {
   return threads;
 }
 
+static void note_time(const wk__cuda_stream *s, const cuda_code *code, const wk__cuda_launch_block *b, CUevent begin) {
+  char mode[64], name[WK__CUDA_NAME_BYTES];
+  (void)snprintf(mode, sizeof mode, "interpreted %lldx%lld", (long long)b->rows, (long long)b->length);
+  wk__cuda_nest_name(code->nest, mode, name, sizeof name);
+  wk__cuda_time_end(s, begin, name);
+}
+
 static wk_status give_launch(wk__cuda_stream *s, const cuda_code *code, CUdeviceptr program, CUfunction function,
                              launch_block *block, int64_t bytes) {
   const wk__cuda_program *p = code->encoded.program;
@@ -177,9 +185,12 @@ static wk_status give_launch(wk__cuda_stream *s, const cuda_code *code, CUdevice
   void *params[] = {&program, &s->launch_block, &s->faults};
   pthread_mutex_lock(&s->lock);
   wk_status status = WK__CUDA(cuMemcpyHtoDAsync_v2, s->launch_block, block, (size_t)bytes, s->handle);
+  CUevent begin;
+  wk__cuda_time_begin(s, &begin);
   if (status == WK_OK)
     status = WK__CUDA(cuLaunchKernel, function, grid, 1, 1, (unsigned)threads, 1, 1, (unsigned)shared, s->handle,
                       params, NULL);
+  if (WK_UNLIKELY(begin)) note_time(s, code, &block->head, begin);
   pthread_mutex_unlock(&s->lock);
   return status;
 }
@@ -209,7 +220,8 @@ static wk_status interpret(wk__cuda_stream *s, cuda_code *code, const wk__launch
   return give_launch(s, code, program, function, &block, bytes);
 }
 
-static wk_status launch_one(wk__cuda_stream *s, cuda_code *code, const wk__launch *launch) {
+static wk_status launch_one(wk__cuda_stream *s, cuda_code *code, const wk__launch *launch,
+                            wk__cuda_together *together) {
   wk__binding b;
   bool done;
   WK_TRY(wk__bind_nest(code->nest, code->encoded.expressions, code->encoded.expression_count, launch, &b));
@@ -217,14 +229,28 @@ static wk_status launch_one(wk__cuda_stream *s, cuda_code *code, const wk__launc
   wk__merge_loops(&b);
   for (int d = 0; d < b.p; d++)
     if (b.size[d] == 0) return WK_OK;
+  if (together) {
+    WK_TRY(wk__cuda_together_add(together, &code->native, s, code->nest, &b, launch, &done));
+    if (done) return WK_OK;
+  }
   WK_TRY(wk__cuda_native_launch(&code->native, s, code->nest, &b, launch, &done));
   return done ? WK_OK : interpret(s, code, launch, &b);
+}
+
+static wk_status launch_together(wk__cuda_stream *s, cuda_code *code, const wk__launch *launches, int64_t count) {
+  wk__cuda_together *together = wk__cuda_together_begin();
+  wk_status status = WK_OK;
+  if (!together) return wk_error_category();
+  for (int64_t i = 0; status == WK_OK && i < count; i++) status = launch_one(s, code, &launches[i], together);
+  wk_status given = wk__cuda_together_end(together, s);
+  return status == WK_OK ? given : status;
 }
 
 wk_status wk__cuda_launch(wk__stream *stream, const wk__code *code, const wk__launch *launches, int64_t count) {
   wk__cuda_stream *s = wk__cuda_stream_of(stream);
   WK_TRY(wk__cuda_enter(s->device));
-  for (int64_t i = 0; i < count; i++) WK_TRY(launch_one(s, of(code), &launches[i]));
+  if (count == 0) return WK_OK;
+  WK_TRY(count > 1 ? launch_together(s, of(code), launches, count) : launch_one(s, of(code), launches, NULL));
   if (WK_LIKELY(!checks_each())) return WK_OK;
   WK_TRY(WK__CUDA(cuStreamSynchronize, s->handle));
   return wk__cuda_take_faults(s);

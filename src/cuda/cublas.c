@@ -91,12 +91,14 @@ typedef struct plan {
   found best;
   bool usable;
   int device;
+  struct plan *next; /* of the same hash */
 } plan;
 
-enum { PLANS = 512 };
+enum { PLANS = 512, MOST_PLANS = 4096 };
 static struct {
   pthread_mutex_t lock;
-  plan *entries[PLANS]; /* by hash; a newer one takes an older one's place only when it is its key */
+  plan *entries[PLANS]; /* by hash; all are forgotten when they are too many */
+  int count;
 } plans = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* A row-major (rows, columns) operand by its strides. False: neither stride is 1. */
@@ -163,7 +165,6 @@ static bool prepare(plan *p) {
 }
 
 static void release(plan *p) {
-  if (!p) return;
   void *layouts[] = {p->first, p->second, p->result};
   for (size_t i = 0; i < WK_COUNT(layouts); i++)
     if (layouts[i]) lt.cublasLtMatrixLayoutDestroy(layouts[i]);
@@ -181,17 +182,30 @@ static wk__cuda_product key_of(const wk__cuda_product *p) {
   return key;
 }
 
+static void forget_plans(void) {
+  for (int i = 0; i < PLANS; i++)
+    while (plans.entries[i]) {
+      plan *gone = plans.entries[i];
+      plans.entries[i] = gone->next;
+      release(gone);
+    }
+  plans.count = 0;
+}
+
 /* Under the lock: the plan, usable or not; NULL for want of memory. */
 static plan *plan_for(const wk__cuda_product *product, int device) {
   wk__cuda_product key = key_of(product);
   plan **place = &plans.entries[wk__hash_bytes(&key, sizeof key, (uint64_t)device) % PLANS];
-  if (*place && (*place)->device == device && memcmp(&(*place)->key, &key, sizeof key) == 0) return *place;
+  for (plan *p = *place; p; p = p->next)
+    if (p->device == device && memcmp(&p->key, &key, sizeof key) == 0) return p;
+  if (plans.count == MOST_PLANS) forget_plans();
   plan *made = wk__alloc_zeroed(sizeof *made);
   if (!made) return NULL;
   made->key = key;
   made->device = device;
   made->usable = prepare(made);
-  release(*place);
+  made->next = *place;
+  plans.count++;
   return *place = made;
 }
 

@@ -30,4 +30,5 @@ const wk__device_type wk__cuda_device_type = {
     .kernels = wk__cuda_kernels,
     .facts = &facts,
     .generator = &wk__philox_generator_type,
+    .fuses_attention = wk__cuda_fuses_attention,
 };

@@ -12,6 +12,7 @@
 #include "cuda/driver.h"
 #include "device/device.h"
 
+struct wk__generator; /* random/generator.h */
 typedef struct wk__cuda_stream wk__cuda_stream;
 typedef struct wk__cuda_memory wk__cuda_memory; /* memory.c */
 
@@ -99,9 +100,27 @@ WK_MUST_USE wk_status wk__cuda_load(const char *ptx, CUmodule *out);
 WK_MUST_USE wk_status wk__cuda_function(wk__cuda_device *device, wk__cuda_module module, const char *name,
                                         CUfunction *out);
 
+/* ---- times.c: WICK_LOGS=kernel_times ---- */
+
+/* Around a launch, which it is counted by: `name` says what it is. Nothing where the log is off. */
+void wk__cuda_time_begin(const wk__cuda_stream *stream, CUevent *out_begin);
+void wk__cuda_time_end(const wk__cuda_stream *stream, CUevent begin, const char *name);
+void wk__cuda_nest_name(const struct wk__nest *nest, const char *mode, char *out, size_t bytes);
+enum { WK__CUDA_NAME_BYTES = 160 };
+
 /* ---- random.c ---- */
 
 extern const struct wk__generator_type wk__philox_generator_type;
+
+/* A mask of n elements that are taken 4 at a time: the threads that draw it, and the seed and offset in front of it,
+ * from which the generator goes on. */
+int64_t wk__cuda_mask_threads(const wk__cuda_device *device, int64_t n);
+void wk__cuda_take_mask(const wk__cuda_device *device, struct wk__generator *generator, int64_t n, uint64_t *out_seed,
+                        uint64_t *out_offset);
+
+/* ---- attention.c ---- */
+
+bool wk__cuda_fuses_attention(wk_device device);
 
 /* ---- kernels.c ---- */
 

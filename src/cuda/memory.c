@@ -445,7 +445,11 @@ wk_status wk__cuda_copy(wk__stream *stream, void *to, const void *from, int64_t 
   wk__cuda_stream *s = wk__cuda_stream_of(stream);
   if (bytes == 0) return WK_OK;
   WK_TRY(wk__cuda_enter(s->device));
-  WK_TRY(wk__cuda_check(give_copy(s, to, from, (size_t)bytes, way), "copy"));
+  CUevent begin;
+  wk__cuda_time_begin(s, &begin);
+  wk_status status = wk__cuda_check(give_copy(s, to, from, (size_t)bytes, way), "copy");
+  wk__cuda_time_end(s, begin, way == WK__FROM_HOST ? "copy from the host" : "copy");
+  WK_TRY(status);
   return way == WK__TO_HOST ? wk__cuda_synchronize(stream) : WK_OK;
 }
 
@@ -453,5 +457,10 @@ wk_status wk__cuda_fill(wk__stream *stream, void *to, int value, int64_t bytes) 
   wk__cuda_stream *s = wk__cuda_stream_of(stream);
   if (bytes == 0) return WK_OK;
   WK_TRY(wk__cuda_enter(s->device));
-  return WK__CUDA(cuMemsetD8Async, (CUdeviceptr)(uintptr_t)to, (unsigned char)value, (size_t)bytes, s->handle);
+  CUevent begin;
+  wk__cuda_time_begin(s, &begin);
+  wk_status status =
+      WK__CUDA(cuMemsetD8Async, (CUdeviceptr)(uintptr_t)to, (unsigned char)value, (size_t)bytes, s->handle);
+  wk__cuda_time_end(s, begin, "fill");
+  return status;
 }

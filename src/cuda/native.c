@@ -76,7 +76,7 @@ static int64_t most_rounds(const wk__nest *nest) {
   return nest->instr_count <= 16 ? 32 : nest->instr_count <= 40 ? 16 : 8;
 }
 
-enum { MOST_WARPS = 16, STEP = 8, LARGE_STEP = 4 };
+enum { MOST_WARPS = 16, LARGE_STEP = 4, COLUMN_PART_LANES = 8 };
 
 static int64_t length_of(const wk__binding *b) { return product(b, b->p, b->p + b->r); }
 static int64_t chunks_of(const wk__binding *b) { return wk__ceil_div(length_of(b), WK__REDUCE_CHUNK); }
@@ -98,6 +98,23 @@ static bool goes_in_parts(const wk__nest *nest, const wk__cuda_device *d, const 
          wk__ptx_is_reduced_once(nest);
 }
 
+/* Columns whose blocks would be few, of a length that is worth a second launch. */
+static bool goes_in_column_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
+  enum { LEAST_LENGTH = 512 };
+  return wk__ceil_div(product(b, 0, b->p), WK__REDUCE_LANES) * 2 <= d->multiprocessors && length_of(b) >= LEAST_LENGTH &&
+         wk__ptx_is_reduced_once(nest);
+}
+
+/* Elements of a step, so that a thread has many loads under way; chunks are made of whole steps. */
+static uint8_t step_of(const wk__nest *nest) {
+  enum { LOADS = 32 };
+  int loads = 0, each = LOADS;
+  for (int64_t i = 1; i < nest->instr_count; i++)
+    loads += wk__loop_is_load(nest->instrs[i].op) && nest->instrs[i].per_element;
+  while (each > LARGE_STEP && each * loads > LOADS) each /= 2;
+  return (uint8_t)each;
+}
+
 static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
   int64_t rounds = wk__ceil_div(length_of(b), WK__REDUCE_LANES), most = most_rounds(nest);
   if (rounds == 0) return false;
@@ -109,9 +126,36 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   bool columns = lies_in_columns(nest, b), parts = goes_in_parts(nest, d, b);
   if (in_registers && !columns) return true;
   s->mode = columns ? WK__PTX_COLUMNS : parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS;
-  s->each = nest->instr_count <= 24 ? STEP : LARGE_STEP;
+  s->each = nest->instr_count <= 24 ? step_of(nest) : LARGE_STEP;
   s->warps = columns ? 32 : parts ? 1 : (uint8_t)wk__min(chunks_of(b), MOST_WARPS);
+  if (columns && goes_in_column_parts(nest, d, b)) {
+    s->mode = WK__PTX_COLUMN_PARTS, s->warps = COLUMN_PART_LANES;
+  }
   return true;
+}
+
+/* The loop, not the innermost, along which some of what is loaded has its neighbours, while all that is stored has them
+ * along the innermost; -1: none that is worth tiles. */
+static int tile_loop_of(const wk__nest *nest, const wk__binding *b) {
+  enum { LEAST_SIDE = 8 };
+  int found = -1, along = b->p - 1;
+  if (b->p < 2 || b->size[along] < LEAST_SIDE) return -1;
+  for (int a = 0; a < b->access_count; a++) {
+    const wk__access *access = &nest->accesses[a];
+    bool stored = nest->buffers[access->buffer].written;
+    if (access->has_indirect || access->may_leave || (stored && b->stride[a][along] != 1)) return -1;
+    for (int d = 0; d < along && !stored && b->stride[a][along] != 0 && b->stride[a][along] != 1; d++)
+      if (b->stride[a][d] == 1 && b->size[d] >= LEAST_SIDE) found = d;
+  }
+  return found;
+}
+
+/* Rows that are made of whole steps of all their warps, or whose chunks are made of steps. */
+static bool is_whole(const wk__binding *b, const wk__ptx_shape *s) {
+  int64_t step = WK__REDUCE_LANES * s->each, length = length_of(b);
+  if (s->mode == WK__PTX_ROWS) return length == step * s->warps;
+  bool chunks = s->mode == WK__PTX_LONG_ROWS || s->mode == WK__PTX_PARTS;
+  return chunks && length % step == 0 && WK__REDUCE_CHUNK % step == 0;
 }
 
 /* False: the interpreter's. */
@@ -126,10 +170,14 @@ static bool shape_of(const wk__nest *nest, const wk__cuda_device *device, const 
   s->warps = 1;
   s->mode = WK__PTX_POINTWISE;
   s->each = 1;
-  if (nest->reduction_dims == 0)
+  int across = nest->reduction_dims == 0 ? tile_loop_of(nest, b) : -1;
+  if (across >= 0)
+    s->mode = WK__PTX_TILES, s->warps = (uint8_t)across, s->each = WK__PTX_TILE / WK__PTX_TILE_WARPS;
+  else if (nest->reduction_dims == 0)
     s->each = (uint8_t)vector_of(nest, b);
   else if (b->r == 0 || !set_rows(nest, device, b, s))
     return false;
+  s->whole = nest->reduction_dims > 0 && is_whole(b, s);
   for (int w = 0; w < b->walker_count; w++)
     for (int d = 0; d < b->p + b->r; d++) {
       int64_t stride = b->stride[w][d];
@@ -263,8 +311,14 @@ static kernel *add(wk__cuda_native *native, const wk__nest *nest, wk__cuda_devic
   return k;
 }
 
-/* The kernel when it is there; else it is asked for by its second use. */
-static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, wk__cuda_device *d,
+/* The interpreter, a warp a row, would take longer than the driver does for a kernel. */
+static bool is_urgent(const wk__binding *b) {
+  enum { LONGEST = 1 << 19, MOST = 1 << 28 };
+  return length_of(b) > LONGEST || product(b, 0, b->p + b->r) > MOST;
+}
+
+/* The kernel when it is there; else it is asked for by its second use, or waited for. */
+static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, wk__cuda_device *d, const wk__binding *b,
                           const wk__ptx_shape *shape) {
   kernel *k = find(native, d, shape);
   if (!k && !(k = add(native, nest, d, shape))) {
@@ -275,7 +329,7 @@ static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, wk__cud
   if (state == READY) return k;
   if (state == NONE) return NULL;
   int uses = atomic_fetch_add(&k->uses, 1);
-  if (wanted_tier() == TIER_NATIVE && uses == 0) {
+  if (uses == 0 && (wanted_tier() == TIER_NATIVE || is_urgent(b))) {
     compile_and_publish(k);
     return atomic_load(&k->state) == READY ? k : NULL;
   }
@@ -301,6 +355,10 @@ int64_t wk__cuda_param_bits(wk__scalar number, int lane) {
 static int64_t count_of(const kernel *k, const wk__binding *b) {
   int64_t rows = product(b, 0, b->p);
   if (k->shape.mode == WK__PTX_PARTS) return rows * chunks_of(b);
+  if (k->shape.mode == WK__PTX_TILES) {
+    int64_t width = b->size[b->p - 1], height = b->size[k->shape.warps];
+    return rows / (width * height) * wk__ceil_div(width, WK__PTX_TILE) * wk__ceil_div(height, WK__PTX_TILE);
+  }
   return rows / (k->shape.mode == WK__PTX_POINTWISE ? k->shape.each : 1);
 }
 
@@ -344,14 +402,37 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
   switch (k->shape.mode) {
     case WK__PTX_POINTWISE:
       return (grid){wk__ceil_div(count, THREADS), THREADS, 0};
+    case WK__PTX_COLUMN_PARTS:
+      return (grid){wk__ceil_div(count, LANES) * chunks_of(b) * (LANES / COLUMN_PART_LANES), LANES * COLUMN_PART_LANES,
+                    0};
     case WK__PTX_COLUMNS:
+    case WK__PTX_COLUMN_WHOLE:
       return (grid){wk__ceil_div(count, LANES), LANES * LANES, word * LANES * (LANES + chunks_of(b))};
-    case WK__PTX_WHOLE:
+    case WK__PTX_TILES:
       return (grid){count, THREADS, 0};
+    case WK__PTX_WHOLE:
+      return (grid){count, LANES * LANES, 0};
     default:
       if (warps == 1) return (grid){wk__ceil_div(count * LANES, THREADS), THREADS, 0};
       return (grid){count, LANES * warps, k->shape.mode == WK__PTX_ROWS ? word * LANES : word * chunks_of(b)};
   }
+}
+
+static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__binding *b, CUevent begin) {
+  static const char *const modes[] = {[WK__PTX_POINTWISE] = "pointwise",
+                                      [WK__PTX_ROWS] = "rows",
+                                      [WK__PTX_LONG_ROWS] = "long rows",
+                                      [WK__PTX_COLUMNS] = "columns",
+                                      [WK__PTX_PARTS] = "parts",
+                                      [WK__PTX_WHOLE] = "whole",
+                                      [WK__PTX_TILES] = "tiles",
+                                      [WK__PTX_COLUMN_PARTS] = "column parts",
+                                      [WK__PTX_COLUMN_WHOLE] = "column whole"};
+  char mode[64], name[WK__CUDA_NAME_BYTES];
+  (void)snprintf(mode, sizeof mode, "%s %lldx%lld/%d", modes[k->shape.mode], (long long)product(b, 0, b->p),
+                 (long long)length_of(b), k->shape.each);
+  wk__cuda_nest_name(k->nest, mode, name, sizeof name);
+  wk__cuda_time_end(s, begin, name);
 }
 
 static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
@@ -360,14 +441,20 @@ static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b,
   grid g = grid_of(k, b);
   for (int n = 0; n < k->arg_count; n++) args[n] = value_of(k, s, b, launch, &k->args[n], scratch);
   void *params[] = {args};
-  return WK__CUDA(cuLaunchKernel, k->function, (unsigned)g.blocks, 1, 1, (unsigned)g.threads, 1, 1, (unsigned)g.shared,
-                  s->handle, params, NULL);
+  CUevent begin;
+  wk__cuda_time_begin(s, &begin);
+  wk_status status = WK__CUDA(cuLaunchKernel, k->function, (unsigned)g.blocks, 1, 1, (unsigned)g.threads, 1, 1,
+                              (unsigned)g.shared, s->handle, params, NULL);
+  if (WK_UNLIKELY(begin)) note_time(k, s, b, begin);
+  return status;
 }
 
 static wk_status give_parts(const kernel *parts, const kernel *whole, wk__cuda_stream *s, const wk__binding *b,
                             const wk__launch *launch) {
   int64_t capacity;
-  void *scratch = wk__cuda_allocate(&s->head, 8 * parts->states * count_of(parts, b), &capacity);
+  int64_t states = count_of(parts, b);
+  if (parts->shape.mode == WK__PTX_COLUMN_PARTS) states *= WK__REDUCE_LANES * chunks_of(b);
+  void *scratch = wk__cuda_allocate(&s->head, 8 * parts->states * states, &capacity);
   if (!scratch) return wk_error_category();
   wk_status status = give(parts, s, b, launch, scratch);
   if (status == WK_OK) status = give(whole, s, b, launch, scratch);
@@ -393,14 +480,114 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
   *out_done = false;
   if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
   if (!shape_of(nest, s->device, b, &shape)) return WK_OK;
-  const kernel *k = kernel_for(native, nest, s->device, &shape);
+  const kernel *k = kernel_for(native, nest, s->device, b, &shape);
   if (!k) return WK_OK;
   const kernel *whole = NULL;
-  if (shape.mode == WK__PTX_PARTS) {
-    shape.mode = WK__PTX_WHOLE;
-    whole = kernel_for(native, nest, s->device, &shape);
+  if (shape.mode == WK__PTX_PARTS || shape.mode == WK__PTX_COLUMN_PARTS) {
+    shape.mode = shape.mode == WK__PTX_PARTS ? WK__PTX_WHOLE : WK__PTX_COLUMN_WHOLE;
+    if (shape.mode == WK__PTX_COLUMN_WHOLE) shape.warps = WK__REDUCE_LANES;
+    whole = kernel_for(native, nest, s->device, b, &shape);
     if (!whole) return WK_OK;
   }
   *out_done = true;
   return whole ? give_parts(k, whole, s, b, launch) : give(k, s, b, launch, NULL);
+}
+
+/* ---- launches together ---- */
+
+/* One launch for many small ones of a kernel: their arguments in a table, and by block whose it is. */
+typedef struct table {
+  const kernel *kernel;
+  int64_t launches, blocks, words; /* words: of a line */
+  int64_t lines[WK__CUDA_TABLE_BYTES / 8];
+  uint16_t of_block[WK__CUDA_TABLE_BLOCKS];
+} table;
+
+enum { TABLES = 4 };
+struct wk__cuda_together {
+  table *tables[TABLES]; /* one a kernel; NULL: none yet */
+};
+
+wk__cuda_together *wk__cuda_together_begin(void) { return wk__alloc_zeroed(sizeof(wk__cuda_together)); }
+
+static wk_status give_table(const table *t, wk__cuda_stream *s) {
+  int64_t capacity, bytes = 8 * t->words * t->launches, blocks = 2 * t->blocks;
+  char *memory = wk__cuda_allocate(&s->head, bytes + blocks, &capacity);
+  if (!memory) return wk_error_category();
+  int64_t args[WK__PTX_TOGETHER_ARGS] = {[WK__PTX_TABLE] = (int64_t)(uintptr_t)memory,
+                                         [WK__PTX_LINE] = 8 * t->words,
+                                         [WK__PTX_BLOCKS] = (int64_t)(uintptr_t)memory + bytes};
+  void *params[] = {args};
+  CUevent begin;
+  wk__cuda_time_begin(s, &begin);
+  wk_status status = wk__cuda_copy(&s->head, memory, t->lines, bytes, WK__FROM_HOST);
+  if (status == WK_OK) status = wk__cuda_copy(&s->head, memory + bytes, t->of_block, blocks, WK__FROM_HOST);
+  if (status == WK_OK)
+    status =
+        WK__CUDA(cuLaunchKernel, t->kernel->function, (unsigned)t->blocks, 1, 1, 256, 1, 1, 0, s->handle, params, NULL);
+  if (WK_UNLIKELY(begin)) {
+    char mode[64], name[WK__CUDA_NAME_BYTES];
+    (void)snprintf(mode, sizeof mode, "pointwise, %lld together/%d", (long long)t->launches, t->kernel->shape.each);
+    wk__cuda_nest_name(t->kernel->nest, mode, name, sizeof name);
+    wk__cuda_time_end(s, begin, name);
+  }
+  wk__cuda_release(&s->head, memory, capacity);
+  return status;
+}
+
+static wk_status empty_table(table *t, wk__cuda_stream *s) {
+  wk_status status = t->launches ? give_table(t, s) : WK_OK;
+  t->launches = t->blocks = 0;
+  return status;
+}
+
+wk_status wk__cuda_together_end(wk__cuda_together *together, wk__cuda_stream *s) {
+  wk_status status = WK_OK;
+  for (int n = 0; n < TABLES && together->tables[n]; n++) {
+    if (status == WK_OK) status = empty_table(together->tables[n], s);
+    wk__free(together->tables[n]);
+  }
+  wk__free(together);
+  return status;
+}
+
+/* The kernel's table, or the last one, emptied; NULL with the error set. */
+static table *table_of(wk__cuda_together *together, const kernel *k, wk__cuda_stream *s) {
+  int n = 0;
+  while (n < TABLES - 1 && together->tables[n] && together->tables[n]->kernel != k) n++;
+  table *t = together->tables[n];
+  if (!t) {
+    t = together->tables[n] = wk__alloc(sizeof *t);
+    if (!t) return NULL;
+    t->launches = t->blocks = 0;
+  } else if (t->kernel != k && empty_table(t, s) != WK_OK) {
+    return NULL;
+  }
+  t->kernel = k;
+  t->words = k->arg_count + 1;
+  return t;
+}
+
+wk_status wk__cuda_together_add(wk__cuda_together *together, wk__cuda_native *native, wk__cuda_stream *s,
+                                const wk__nest *nest, const wk__binding *b, const wk__launch *launch, bool *out_done) {
+  wk__ptx_shape shape;
+  *out_done = false;
+  if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
+  if (!shape_of(nest, s->device, b, &shape) || shape.mode != WK__PTX_POINTWISE) return WK_OK;
+  shape.together = 1;
+  const kernel *k = kernel_for(native, nest, s->device, b, &shape);
+  int64_t blocks = k ? grid_of(k, b).blocks : 0;
+  if (!k || blocks > WK__CUDA_TABLE_BLOCKS) return WK_OK;
+  table *t = table_of(together, k, s);
+  if (!t) return wk_error_category();
+  if (t->blocks + blocks > WK__CUDA_TABLE_BLOCKS || (t->launches + 1) * t->words > (int64_t)WK_COUNT(t->lines))
+    WK_TRY(empty_table(t, s));
+  int64_t *line = t->lines + t->launches * t->words;
+  line[0] = t->blocks;
+  for (int n = 0; n < k->arg_count; n++) line[n + 1] = value_of(k, s, b, launch, &k->args[n], NULL);
+  for (int64_t i = 0; i < blocks; i++) t->of_block[t->blocks + i] = (uint16_t)t->launches;
+  t->blocks += blocks;
+  t->launches++;
+  *out_done = true;
+  return WK_OK;
 }

@@ -17,6 +17,15 @@ typedef struct wk__cuda_native {
 /* Gives the launch to the stream; *out_done false: it is the interpreter's. `b` is merged; loops are not empty. */
 WK_MUST_USE wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *stream, const wk__nest *nest,
                                              const wk__binding *b, const wk__launch *launch, bool *out_done);
+/* Several launches of a nest that touch nothing of each other, as few: pointwise ones are collected (*out_done) and
+ * given to the stream by the end, or before. */
+typedef struct wk__cuda_together wk__cuda_together;
+enum { WK__CUDA_TABLE_BYTES = 32 << 10, WK__CUDA_TABLE_BLOCKS = 16 << 10 };
+wk__cuda_together *wk__cuda_together_begin(void) WK_MUST_USE; /* NULL with the error set */
+WK_MUST_USE wk_status wk__cuda_together_add(wk__cuda_together *together, wk__cuda_native *native,
+                                            wk__cuda_stream *stream, const wk__nest *nest, const wk__binding *b,
+                                            const wk__launch *launch, bool *out_done);
+WK_MUST_USE wk_status wk__cuda_together_end(wk__cuda_together *together, wk__cuda_stream *stream); /* frees it */
 /* Waits for what is being compiled of it. */
 void wk__cuda_native_release(wk__cuda_native *native);
 

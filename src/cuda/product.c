@@ -1,7 +1,9 @@
 /* mm, bmm, addmm and linear on the device: operands with their own strides, so that transposed and broadcast ones are
- * never copied. cuBLASLt does them where it is found and takes the layout (cublas.h), else the kernel of
- * on_device/gemm.c, whose bits are the CPU's. Types that neither knows are the host's.
- * Tests: tests/cuda/test_products.py, tests/device/. */
+ * never copied. cuBLASLt does them where it is found and takes the layout (cublas.h); else those of small floats are
+ * our own on tensor cores (tensor_cores.c), and all others the kernel of on_device/gemm.c, whose bits are the CPU's.
+ * Types that none knows are the host's. Tests: tests/cuda/test_products.py, tests/device/. */
+#include <stdio.h>
+
 #include "cuda/cublas.h"
 #include "cuda/device_code.h"
 #include "cuda/internal.h"
@@ -44,13 +46,31 @@ static wk_status run_own(wk__cuda_stream *s, const wk__cuda_product *p) {
   return WK__CUDA(cuLaunchKernel, function, (unsigned)tiles, 1, 1, THREADS, 1, 1, 0, s->handle, params, NULL);
 }
 
+static void note_time(const wk__cuda_stream *s, const wk__cuda_product *p, bool library, CUevent begin) {
+  static const char *const types[] = {
+      [WK__MEMORY_F16] = "f16", [WK__MEMORY_BF16] = "bf16", [WK__MEMORY_F32] = "f32", [WK__MEMORY_F64] = "f64"};
+  char name[WK__CUDA_NAME_BYTES];
+  (void)snprintf(name, sizeof name, "product%s %s %lld x %lldx%lldx%lld%s", library ? " (cuBLASLt)" : "",
+                 types[p->type], (long long)p->batch, (long long)p->m, (long long)p->n, (long long)p->k,
+                 p->row         ? " + row"
+                 : p->beta != 0 ? " + C"
+                                : "");
+  wk__cuda_time_end(s, begin, name);
+}
+
 static wk_status run(const wk_tensor *out, wk__cuda_product *p) {
   wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(out->device));
   if (p->m == 0 || p->n == 0 || p->batch == 0) return WK_OK;
   WK_TRY(wk__cuda_enter(s->device));
   bool done = false;
-  if (p->k > 0) WK_TRY(wk__cublas_run(s, p, &done));
-  return done ? WK_OK : run_own(s, p);
+  CUevent begin;
+  wk__cuda_time_begin(s, &begin);
+  wk_status status = p->k > 0 ? wk__cublas_run(s, p, &done) : WK_OK;
+  bool library = done;
+  if (status == WK_OK && !done) status = wk__cuda_run_on_tensor_cores(s, p, &done);
+  if (status == WK_OK && !done) status = run_own(s, p);
+  if (WK_UNLIKELY(begin)) note_time(s, p, library, begin);
+  return status;
 }
 
 /* ---- rows ---- */

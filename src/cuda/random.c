@@ -76,6 +76,13 @@ static int64_t blocks_for(const wk__cuda_device *d, int64_t n) {
   return wk__min(wk__ceil_div(n, THREADS), (int64_t)d->multiprocessors * (d->threads_each / THREADS));
 }
 
+int64_t wk__cuda_mask_threads(const wk__cuda_device *device, int64_t n) { return THREADS * blocks_for(device, n); }
+
+void wk__cuda_take_mask(const wk__cuda_device *device, wk__generator *generator, int64_t n, uint64_t *out_seed,
+                        uint64_t *out_offset) {
+  take(generator, 4 * (uint64_t)((n - 1) / (4 * wk__cuda_mask_threads(device, n)) + 1), out_seed, out_offset);
+}
+
 /* `each`: values a draw gives. */
 static wk_status launch(wk__generator *generator, const wk_tensor *out, const char *kernel, wk__cuda_draws *f,
                         int64_t each) {
@@ -88,7 +95,12 @@ static wk_status launch(wk__generator *generator, const wk_tensor *out, const ch
   take(generator, 4 * (uint64_t)((f->n - 1) / turn + 1), &f->seed, &f->offset);
   WK_TRY(wk__cuda_enter(s->device));
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_RANDOM, kernel, &function));
-  return WK__CUDA(cuLaunchKernel, function, (unsigned)blocks, 1, 1, THREADS, 1, 1, 0, s->handle, params, NULL);
+  CUevent begin;
+  wk__cuda_time_begin(s, &begin);
+  wk_status status =
+      WK__CUDA(cuLaunchKernel, function, (unsigned)blocks, 1, 1, THREADS, 1, 1, 0, s->handle, params, NULL);
+  wk__cuda_time_end(s, begin, kernel);
+  return status;
 }
 
 static int64_t each_of(const wk__cuda_draws *f) {

@@ -126,7 +126,7 @@ struct wk__device_type {
   /* Tier 0: must neither wait for a compiler nor fail for want of one. The nest must outlive the code. */
   wk__code *(*build)(const struct wk__nest *nest);
   void (*release_code)(wk__code *code); /* not while it runs */
-  /* `count` launches of one code, whose outputs do not overlap, as if one after the other. */
+  /* `count` launches of one code, none of which touches what another writes. */
   wk_status (*launch)(wk__stream *stream, const wk__code *code, const struct wk__launch *launches, int64_t count);
   /* Tier 1, in the background; from then on launch uses it. NULL with the error set. The functions are NULL where a
    * device has one tier. */
@@ -155,6 +155,7 @@ struct wk__device_type {
                         const wk__fused_launch *fused);
   const wk__fusion_facts *facts;
   const wk__generator_type *generator;
+  bool (*fuses_attention)(wk_device device); /* _fused_attention is there, for small floats; NULL: no */
 };
 
 /* ---- the registry (registry.c) ---- */

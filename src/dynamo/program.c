@@ -16,14 +16,13 @@ enum {
   MOST_CAPTURES = 400, /* of one loop, or of a function */
   MOST_EVALUATED = 64, /* rounds of a loop that CPython cannot be given alone */
   HOT_CALLS = 3,       /* of a function */
-  LONG_TRIP = 32,      /* rounds of a loop inside a region that are captured as one at most, without a tape */
   PATIENCE = 8,        /* so many times as long does a loop take to be hot whose tape goes on behind it */
   SPARED = 3,          /* operators that a replay has to be worth */
 };
 
 struct wk__program {
   wk__binding *binding;
-  PyObject *make;         /* owned: (function, line, kind) -> Compiled */
+  PyObject *make;         /* borrowed: (function, line, kind) -> Compiled */
   PyObject *regions;      /* owned: a dict of Compiled, by code (loops) or function */
   PyCodeObject *expected; /* borrowed: the frame that is about to be entered is watched */
   int hot_rounds;         /* of a loop, before it is visited */
@@ -43,93 +42,9 @@ typedef struct watch {
   wk__lent **lent;    /* (known->loop_count) owned: loops as CPython runs them; NULL until then */
 } watch;
 
-/* ================================================ what is known ================================================== */
-
-static wk__loop *loop_at(wk__watched *known, int head) {
-  for (int i = 0; known && i < known->loop_count; i++)
-    if (known->loops[i].head == head) return &known->loops[i];
-  return NULL;
-}
-
-/* The one whose next round begins behind a jump back to there. */
-static wk__loop *loop_of_jump(wk__watched *known, int target) {
-  for (int i = 0; known && i < known->loop_count; i++)
-    if (known->loops[i].head == target || known->loops[i].begin == target) return &known->loops[i];
-  return NULL;
-}
-
-static bool is_inside(const wk__loop *inner, const wk__loop *outer) {
-  return inner != outer && inner->begin >= outer->begin && inner->begin < outer->end;
-}
-
-/* The innermost loop around an instruction; NULL. */
-static wk__loop *loop_around(wk__watched *known, int at) {
-  wk__loop *found = NULL;
-  for (int i = 0; i < known->loop_count; i++) {
-    wk__loop *l = &known->loops[i];
-    if (at >= l->begin && at < l->end && (!found || is_inside(l, found))) found = l;
-  }
-  return found;
-}
-
-/* The loop of a comprehension makes one object: it is no region. */
-static void leave_comprehensions(wk__watched *known, const wk__code *info) {
-  for (int i = 0; i < info->unit_count; i += wk__code_width(info, i)) {
-    wk__loop *l = wk__code_collects(info, i) ? loop_around(known, i) : NULL;
-    if (l) l->state = WK__LOOP_LEFT;
-  }
-}
-
-/* Heads of loops, in their order; the number of them. */
-static int find_heads(const wk__code *info, bool *is_head) {
-  int count = 0, head;
-  for (int i = 0; i < info->unit_count; i += wk__code_width(info, i))
-    if (wk__code_jumps_back(info, i, &head)) is_head[head] = true;
-  for (int i = 0; i < info->unit_count; i++) count += is_head[i];
-  return count;
-}
-
-/* Two that overlap, and neither is inside the other, are one: a `while` with `continue`. */
-static void add_loop(wk__watched *known, int head, int end) {
-  for (int i = known->loop_count; i-- > 0;) {
-    wk__loop *l = &known->loops[i];
-    if (head >= l->end || end <= l->end) continue;
-    l->head = head;
-    l->end = end;
-    return;
-  }
-  known->loops[known->loop_count++] = (wk__loop){.head = head, .begin = head, .end = end};
-}
-
-/* NULL: without memory, or for code whose frames are not evaluated. No exception. */
-static wk__watched *known_of(PyCodeObject *code) {
-  wk__code *info = wk__code_get(code);
-  if (!info) PyErr_Clear();
-  if (!info || info->unsupported) return NULL;
-  if (info->watched) return info->watched;
-  bool *is_head = PyMem_Calloc((size_t)info->unit_count + 1, sizeof *is_head);
-  int count = is_head ? find_heads(info, is_head) : 0;
-  wk__watched *known = is_head ? PyMem_Calloc(1, sizeof *known + (size_t)count * sizeof *known->loops) : NULL;
-  for (int i = 0; known && i < info->unit_count; i++)
-    if (is_head[i]) add_loop(known, i, wk__code_loop_end(code, info, i));
-  PyMem_Free(is_head);
-  if (known) leave_comprehensions(known, info);
-  return info->watched = known;
-}
+/* ================================================ what is said ================================================== */
 
 static uint64_t work_of(const wk__program *p) { return wk__thread.program_calls + p->spared; }
-
-/* Rounds that a tape leads through become one graph with the backward pass that runs it. */
-bool wk__is_boundary(const wk__watched *known, int offset) {
-  const wk__loop *l = loop_at((wk__watched *)known, offset);
-  return l && (l->backwards || (l->longest > LONG_TRIP && !l->taped));
-}
-
-bool wk__has_boundary(const wk__watched *known) {
-  for (int i = 0; known && i < known->loop_count; i++)
-    if (wk__is_boundary(known, known->loops[i].head)) return true;
-  return false;
-}
 
 static void say(const wk__frame *f, const wk__loop *l, const char *what) {
   if (!wk__log_on(WK__LOG_REGIONS)) return;
@@ -246,7 +161,7 @@ static int lend(watch *w, wk__loop *l, uint64_t asked) {
 }
 
 bool wk__program_lend(wk__session *s, wk__frame *f) {
-  wk__loop *l = loop_of_jump(f->info->watched, f->next);
+  wk__loop *l = wk__loop_of_jump(f->info->watched, f->next);
   wk__lent *lent = l ? wk__lent_create(f->code, l->begin, l->end) : NULL;
   if (!lent) return true;
   wk__hook_remove(PyThreadState_GetInterpreter(s->thread));
@@ -314,7 +229,7 @@ static void count_trip(watch *w, wk__loop *l) {
   uint64_t sequence = wk__node_next_sequence();
   bool trains = l->trip && backwards != l->backwards_at;
   for (int i = 0; i < w->known->loop_count; i++)
-    if (is_inside(&w->known->loops[i], l)) begin_trip(&w->known->loops[i]);
+    if (wk__loop_is_inside(&w->known->loops[i], l)) begin_trip(&w->known->loops[i]);
   if (l->trip) l->work += (work - l->work_at) << trains;
   l->work_at = work;
   l->backwards += trains;
@@ -393,7 +308,7 @@ static bool is_comprehension(PyCodeObject *code) {
 
 /* In a loop that gains nothing as a whole, and in what it calls. */
 static bool compiles_calls(const watch *w) {
-  const wk__loop *l = loop_around(w->known, w->a.frame.next);
+  const wk__loop *l = wk__loop_around(w->known, w->a.frame.next);
   bool compiles = l ? l->state == WK__LOOP_CALLS : w->program->compiles_calls;
   return compiles && may_visit(w->program);
 }
@@ -473,7 +388,7 @@ static wk__step step_measured(watch *w, wk__watched *callee, PyCodeObject *code,
 static wk__step step_over_call(watch *w, PyObject **place) {
   PyObject *function = function_of(w->program->binding, *place);
   PyCodeObject *code = function ? (PyCodeObject *)PyFunction_GET_CODE(function) : NULL;
-  wk__watched *callee = code ? known_of(code) : NULL;
+  wk__watched *callee = code ? wk__known_of(code) : NULL;
   if (!callee || is_comprehension(code)) return wk__frame_step(&w->a.frame);
   bool compiles = compiles_calls(w);
   wk__compiled *compiled = compiles ? compiled_for(w, *place, callee, function) : NULL;
@@ -504,7 +419,7 @@ static PyObject *run(watch *w) {
     }
     if (step == WK__STEP_RETURN || step == WK__STEP_YIELD) return f->result;
     if (step == WK__STEP_RAISE && !wk__frame_unwind(f)) return NULL;
-    wk__loop *l = f->next <= f->offset ? loop_of_jump(w->known, f->next) : NULL;
+    wk__loop *l = f->next <= f->offset ? wk__loop_of_jump(w->known, f->next) : NULL;
     if (l && jumped_back(w, l, &result)) return result;
   }
 }
@@ -516,7 +431,7 @@ bool wk__program_expects(PyThreadState *thread, PyCodeObject *code) {
 
 static PyObject *enter(wk__program *p, PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing) {
   PyCodeObject *code = wk__hook_code(real);
-  watch w = {.program = p, .known = known_of(code)};
+  watch w = {.program = p, .known = wk__known_of(code)};
   if (w.known) w.lent = PyMem_Calloc((size_t)w.known->loop_count + 1, sizeof *w.lent);
   if (!w.lent) return wk__hook_default(thread, real, throwing);
   wk__frame_enter(&w.a.frame, NULL, thread, real, wk__code_get(code), throwing);

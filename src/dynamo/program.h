@@ -55,6 +55,14 @@ struct wk__watched {
   wk__loop loops[]; /* (loop_count) by their heads */
 };
 
+/* ---- program_loops.c ---- */
+/* NULL: without memory, or for code whose frames are not evaluated. No exception. */
+wk__watched *wk__known_of(PyCodeObject *code);  // -> borrowed
+/* The loop whose next round begins behind a jump back to there; the innermost one around an instruction. NULL: none. */
+wk__loop *wk__loop_of_jump(wk__watched *known, int target);
+wk__loop *wk__loop_around(wk__watched *known, int offset);
+bool wk__loop_is_inside(const wk__loop *inner, const wk__loop *outer);
+
 /* A round of the visited loop begins. False: it is not to be visited any more. */
 bool wk__program_round(wk__session *session);
 /* Segments end in front of this instruction: a loop begins a round there that is long, or trains by itself. */

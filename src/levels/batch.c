@@ -21,9 +21,7 @@ bool wk__has_batch(const wk__batch *b, int arg) {
   return false;
 }
 
-wk_tensor *wk__example(const wk__batch *b, int arg) {
-  return wk__tensor_or_null(&b->args[arg]);
-}
+wk_tensor *wk__example(const wk__batch *b, int arg) { return wk__tensor_or_null(&b->args[arg]); }
 
 static bool any_batch(const wk__batch *b) {
   bool found = false;

@@ -220,6 +220,13 @@ wk_status wk__batch_attention(wk__batch *b) {
   return wk__example(b, mask) ? WK__BATCH_NOT_SO : wk__batch_merged(b);
 }
 
+wk_status wk__batch_fused_attention(wk__batch *b) {
+  bool forward = b->op == WK__OP(_fused_attention);
+  int mask = forward ? WK__ARG(_fused_attention, attn_mask) : WK__ARG(_fused_attention_backward, attn_mask);
+  bool drops = !forward && b->args[WK__ARG(_fused_attention_backward, dropout_p)].number != 0;
+  return wk__example(b, mask) || drops ? WK__BATCH_NOT_SO : wk__batch_merged(b);
+}
+
 /* ==================================================== convolutions ============================================== */
 
 /* (B, N, C, ...) as (N, B C, ...): the examples' channels side by side, as groups. */

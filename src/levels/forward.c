@@ -11,6 +11,7 @@
  * Tests: tests/ops/test_levels.py (all rows, against finite differences), tests/python/test_func.py. */
 #include "autograd/autograd.h"
 #include "levels/internal.h"
+#include "ops/rules/phases.h"
 #include "wick/operators.h"
 
 /* In action: one level below, inside of a scope. */
@@ -219,7 +220,10 @@ static wk_status record_rule(forward *f, twice *w, rule_run *run) {
     w->directions[r] = ones;
     WK_TRY(wk_set_requires_grad(ones, true));
   }
-  WK_TRY(run_rule(f, run, w->directions));
+  wk__gradients_are_made_up = true;
+  wk_status status = run_rule(f, run, w->directions);
+  wk__gradients_are_made_up = false;
+  WK_TRY(status);
   for (int i = 0; i < run->inputs && w->count < MOST_INPUTS; i++) {
     wk_tensor *gradient = run->wanted[i] ? run->grads[i] : NULL;
     if (!gradient || !wk_requires_grad(gradient)) continue;

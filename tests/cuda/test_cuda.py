@@ -148,3 +148,16 @@ def test_an_index_out_of_range_is_told_and_the_device_goes_on():
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         (bad // torch.zeros(2, dtype=torch.int64, device="cuda")).cpu()
     assert (bad // 2).tolist() == [0, 3]
+
+
+def test_times_of_kernels():
+    program = """
+import wick
+x = wick.randn(64, 64, device="cuda")
+y = (x @ x).softmax(1)
+wick.cuda.synchronize()
+"""
+    text = run(program, WICK_LOGS="kernel_times").stderr
+    assert "product f32 1 x 64x64x64" in text
+    assert "64x64: float32 >float32; reduce_max sub exp reduce_sum" in text
+    assert "kernel_fill" in text

@@ -1,10 +1,17 @@
-"""Matrix products of the device's own kernel: the CPU's bits, any strides and sizes."""
+"""Matrix products of the device's own kernels: of one the CPU's bits, of those on tensor cores values; any strides and
+sizes."""
 
 import pytest
 
 import wick as torch
 
 F = torch.nn.functional
+TOLERANCE = {torch.bfloat16: 4e-3, torch.float16: 6e-4}
+
+
+@pytest.fixture(autouse=True)
+def exact_products(monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", "exact")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
@@ -33,3 +40,53 @@ def test_nothing_to_sum_and_integers():
     assert torch.equal((torch.ones(3, 0).cuda() @ torch.ones(0, 4).cuda()).cpu(), torch.zeros(3, 4))
     a = torch.arange(12).reshape(3, 4)
     assert torch.equal((a.cuda() @ a.cuda().t()).cpu(), a @ a.t())
+
+
+@pytest.mark.parametrize("how", ["mma", "wgmma"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "m, n, k",
+    [
+        (136, 264, 72),  # tiles, pieces and steps that are not whole
+        (8, 16, 8),
+        (40, 24, 520),  # k in parts
+        (130, 65, 64),  # rows of C that are not of pieces
+        (140, 600, 40),  # wide tiles
+    ],
+)
+def test_tensor_cores(how, dtype, m, n, k, monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", how)
+    torch.manual_seed(0)
+
+    def close(found, expected):
+        error = ((found.cpu().double() - expected).norm() / expected.norm()).item()
+        return found.dtype == dtype and error < TOLERANCE[dtype]
+
+    row = torch.randn(n).to(dtype)
+    for turned_a in (False, True):
+        for turned_b in (False, True):
+            a = torch.randn(k, m).to(dtype).cuda().t() if turned_a else torch.randn(m, k).to(dtype).cuda()
+            b = torch.randn(n, k).to(dtype).cuda().t() if turned_b else torch.randn(k, n).to(dtype).cuda()
+            product = a.cpu().double() @ b.cpu().double()
+            assert close(a @ b, product)
+            assert torch.equal(a @ b, a @ b)
+            assert close(F.linear(a, b.t(), row.cuda()), product + row.double())
+            assert close(torch.addmm(row.cuda(), a, b, beta=0.5, alpha=2), 0.5 * row.double() + 2 * product)
+    a, b = torch.randn(3, m, k).to(dtype), torch.randn(k, n).to(dtype)
+    assert close(torch.bmm(a.cuda(), b.cuda().expand(3, k, n)), a.double() @ b.double())
+
+
+def test_operands_that_are_not_in_pieces_have_the_cpus_bits(monkeypatch):
+    monkeypatch.delenv("WICK_CUDA_PRODUCTS")
+    a, b = torch.randn(20, 9).to(torch.bfloat16), torch.randn(9, 7).to(torch.bfloat16)
+    assert torch.equal((a.cuda() @ b.cuda()).cpu(), a @ b)
+
+
+def test_a_value_that_is_not_finite_stays_in_its_row(monkeypatch):
+    monkeypatch.delenv("WICK_CUDA_PRODUCTS")
+    a, b = torch.ones(20, 16, dtype=torch.float16), torch.ones(16, 24, dtype=torch.float16)
+    a[3, 5] = float("nan")
+    found = (a.cuda() @ b.cuda()).cpu()
+    assert torch.isnan(found[3]).all().item()
+    found[3] = 16
+    assert (found == 16).all().item()

@@ -85,9 +85,15 @@ check("scalar", lambda x: x.sum() * 2 + 1, x)
 """
 
 ROWS = """
-for length in (1, 31, 33, 200):
+for length in (1, 31, 33, 200, 256):
     rows(length, torch.randn(5, length))
 rows("bf16", torch.randn(3, 300).bfloat16())
+for dtype in (torch.bfloat16, torch.float16, torch.int16):
+    for length in (2, 64, 66, 101):
+        x = (torch.randn(3, length) * 10).to(dtype)
+        check(f"{dtype} {length}", lambda x: (x.sum(1), x.amax(1), x.argmax(1)), x)
+        check(f"{dtype} {length}, a part", lambda x: (x[:, 1:].sum(1), x[:, : x.shape[1] // 2].amax(1)), x)
+    check(f"{dtype}, stored", lambda x: (x.softmax(1), F.layer_norm(x, (66,))) if x.is_floating_point() else x.sum(1), (torch.randn(3, 66) * 10).to(dtype))
 rows("f64", torch.randn(3, 100).double().round(decimals=3))
 rows("ties", torch.randint(0, 4, (3, 300)).float())
 rows("nan", torch.tensor([[1.0, float("nan"), 3.0, float("nan")], [float("-inf")] * 4]))
@@ -100,7 +106,10 @@ check("long", lambda x: (x.sum(1), x.argmax(1), x.cumsum(1)), torch.randn(2, 450
 """
 
 LONG_ROWS = """
-for length in (1000, 1025, 4096, 4097, 9000):
+rows("bf16", torch.randn(2, 4500).bfloat16())
+check("several operands", lambda x: F.layer_norm(x, (4500,), x[0], x[1]), torch.randn(2, 4500))
+check("bf16 in parts", lambda x: (x.sum(), x.amax()), torch.randn(70_000).bfloat16())
+for length in (1000, 1025, 4096, 4097, 8192, 9000):
     rows(length, torch.randn(2, length))
 check("in parts", lambda x: (x.sum(), x.mean(), x.amax(), x.argmin()), torch.randn(70_000))
 """
@@ -115,12 +124,33 @@ check("batch norm", lambda x: F.batch_norm(x, None, None, training=True), torch.
 LONG_COLUMNS = """
 for height, width in ((4096, 3), (9000, 34)):
     columns((height, width), torch.randn(height, width))
+for dtype in (torch.bfloat16, torch.float64, torch.int64):  # in parts, where they are few
+    x = (torch.randn(4500, 35) * 10).to(dtype)
+    check(f"in parts {dtype}", lambda x: (x.sum(0), x.amax(0), x.argmin(0)), x)
+fused = torch.compile(lambda x, y: ((x * y).exp(), (x * y).exp().sum(0)))
+check("in parts, and stored", lambda x, y: [fused(x, y) for _ in range(3)][-1], torch.randn(700, 70), torch.randn(700, 70))
+check("in parts, several operands", lambda x, y, z: (x * y - z).sum(0), torch.randn(4500, 34), torch.randn(4500, 34), torch.randn(4500, 34))
+check("in parts, beside others", lambda x, y, r: ((x * y - r).sum(0) * r + 1), torch.randn(600, 70), torch.randn(600, 1), torch.randn(70))
+"""
+
+TILES = """
+for dtype in (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool):
+    for sizes in ((40, 70), (8, 9)):
+        check(f"{dtype} {sizes}", lambda x: x.t().contiguous(), (torch.randn(sizes) * 10).to(dtype))
+    x = (torch.randn(3, 20, 4, 9) * 10).to(dtype)
+    for order in ((0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (2, 0, 3, 1)):
+        check(f"{dtype} {order}", lambda x: x.permute(order).contiguous(), x)
+check("beside others", lambda a, b, r, q: (a.t() * 2 + b * r + q) * a.t(),
+      torch.randn(40, 70), torch.randn(70, 40), torch.randn(40), torch.randn(70, 1))
+check("with positions", lambda a: a.t() + torch.arange(40, device=a.device), torch.randn(40, 70))
 """
 
 
 def run(part, tier):
     env = {**os.environ, "WICK_CUDA_TIER": tier, "WICK_CUDA_CHECK": "1"}
-    done = subprocess.run([sys.executable, "-c", PROGRAM % part], env=env, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM % part], env=env, capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.stdout.strip() == "wrong: []", done.stderr[-2000:]
 
 
@@ -130,6 +160,6 @@ def test_bits_are_the_cpus(part, tier):
     run(part, tier)
 
 
-@pytest.mark.parametrize("part", [LONG_ROWS, LONG_COLUMNS], ids=["rows", "columns"])
+@pytest.mark.parametrize("part", [LONG_ROWS, LONG_COLUMNS, TILES], ids=["rows", "columns", "tiles"])
 def test_bits_of_long_ones_are_the_cpus(part):
     run(part, "1")

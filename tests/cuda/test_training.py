@@ -1,5 +1,9 @@
 """Programs on the device: training steps, eager and compiled, give the CPU's losses."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import wick as torch
@@ -51,3 +55,24 @@ def test_attention_and_embedding():
 
     expected, found = gradient("cpu"), gradient("cuda")
     assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in zip(expected, found, strict=True))
+
+
+def test_parameters_of_many_sizes_are_stepped_together():
+    """Launches of one kernel go as one, with their arguments in a table."""
+    program = """
+import os, time, wick as torch
+def parameters(device):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*[torch.nn.Linear(8 + i % 3 * 5, 8 + (i + 1) % 3 * 5) for i in range(9)]).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(3):
+        optimizer.zero_grad()
+        (model(torch.ones(4, 8, device=device)) ** 2).sum().backward()
+        optimizer.step()
+    return [p.detach().cpu() for p in model.parameters()]
+print(all(torch.equal(a, b) for a, b in zip(parameters("cpu"), parameters("cuda"))))
+"""
+    env = {**os.environ, "WICK_CUDA_TIER": "1", "WICK_LOGS": "kernel_times", "WICK_CUDA_PRODUCTS": "exact"}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.strip() == "True", done.stderr[-2000:]
+    assert "pointwise, 9 together/4: >float32 float32 >float32 >float32; mul sub" in done.stderr

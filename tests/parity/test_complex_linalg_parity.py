@@ -147,3 +147,35 @@ def test_functions_of_a_phase_have_no_derivative(name):
         return str(caught.value)
 
     assert error(wick) == error(torch)
+
+
+TRANSFORMS = {
+    "vmap of eigh": lambda t, a: t.func.vmap(lambda m: t.linalg.eigh(hermitian(m))[0])(a),
+    "vmap of svdvals": lambda t, a: t.func.vmap(t.linalg.svdvals)(a),
+    "vmap of solve": lambda t, a: t.func.vmap(lambda m: t.linalg.solve(m, m.mT))(a),
+    "vmap of matrix_exp": lambda t, a: t.func.vmap(t.linalg.matrix_exp)(a * 0.1),
+    "jvp of svdvals": lambda t, a: t.func.jvp(t.linalg.svdvals, (a,), (a.mT.contiguous(),))[1],
+    "jvp of eigh": lambda t, a: t.func.jvp(lambda m: t.linalg.eigh(hermitian(m))[0], (a,), (a.mT.contiguous(),))[1],
+    "grad of eigh": lambda t, a: t.func.grad(lambda m: t.linalg.eigh(hermitian(m))[1].abs().pow(3).sum())(a),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_function_transforms(name):
+    ours, theirs = (
+        TRANSFORMS[name](t, numbers(t, (3, 4, 4), "complex128")).detach().resolve_conj() for t in (wick, torch)
+    )
+    numpy.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-8, atol=1e-8)
+
+
+def test_second_derivatives():
+    def run(t):
+        a = numbers(t, (3, 4, 4), "complex128").requires_grad_()
+        (g,) = t.autograd.grad(t.linalg.svdvals(a).pow(2).sum(), a, create_graph=True)
+        r = numbers(t, (4, 4), "float64").requires_grad_()
+        (h,) = t.autograd.grad(t.linalg.matrix_exp(r * 0.2).pow(2).sum(), r, create_graph=True)
+        return [x.numpy() for x in (*t.autograd.grad(g.abs().sum(), a), *t.autograd.grad(h.pow(2).sum(), r))]
+
+    for ours, theirs in zip(run(wick), run(torch), strict=True):
+        numpy.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-8)

@@ -93,3 +93,21 @@ def test_second_derivatives():
 
     (found,) = torch.autograd.grad(slope(a), a)
     close(found, by_differences(lambda t: slope(t.requires_grad_()).detach(), a.detach()), 1e-5)
+
+
+def test_compiled_derivatives_and_the_check_of_phases():
+    def loss(a):
+        w, v = torch.linalg.eigh(a + a.mH)
+        return (v.abs() ** 3 * w.unsqueeze(-2)).sum()
+
+    def of_phase(a):
+        return torch.linalg.eigh(a + a.mH)[1].real.sum()
+
+    compiled, refused = torch.compile(loss), torch.compile(of_phase)
+    for _ in range(3):
+        a, b = (matrices(4, 4).requires_grad_() for _ in range(2))
+        loss(a).backward()
+        compiled(b).backward()
+        assert torch.equal(a.grad, b.grad)
+        with pytest.raises(RuntimeError, match="linalg_eigh_backward: The eigenvectors in the complex case"):
+            refused(matrices(4, 4).requires_grad_()).backward()

@@ -171,7 +171,7 @@ class check_sparse_tensor_invariants:  # noqa: N801
 
 
 def mm(mat1, mat2, reduce=None):
-    """The product; of two sparse matrices a sparse one. reduce: "sum", "prod", "mean", "amax" or "amin" of the terms, of a CSR matrix and a
+    """The product; of two sparse matrices a sparse one. reduce: "sum", "mean", "amax" or "amin" of the terms, of a CSR matrix and a
     strided one."""
     if reduce is None:
         return _C.mm(mat1, mat2)
@@ -179,6 +179,8 @@ def mm(mat1, mat2, reduce=None):
         raise RuntimeError("sparse.mm: reduce is there for a matrix of layout sparse_csr times a strided one")
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    if reduce == "prod":
+        raise RuntimeError("sparse_mm_reduce: reduce type of prod has not been enabled.")
     p = parts(mat1)
     rows, columns = indices_of(p)
     terms = p.values.unsqueeze(1) * mat2.index_select(0, columns)

@@ -138,6 +138,13 @@ wk_status wk__attention_into(const wk_value *args, wk_tensor *out, const wk__pro
   return run_attention(&call, hooks);
 }
 
+/* Other devices' rows. */
+static wk_status only_elsewhere(const wk__call *c) {
+  return wk_fail(WK_NOT_IMPLEMENTED, "Could not run 'aten::%s' with arguments from the 'CPU' backend.", c->op->name);
+}
+wk_status wk__cpu_fused_attention(wk__call *c) { return only_elsewhere(c); }
+wk_status wk__cpu_fused_attention_backward(wk__call *c) { return only_elsewhere(c); }
+
 wk_status wk__cpu_flash_attention_backward(wk__call *c) {
   WK__ARGS(_scaled_dot_product_flash_attention_for_cpu_backward);
   wk_scope scope;

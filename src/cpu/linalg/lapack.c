@@ -14,10 +14,10 @@
 #include <string.h>
 
 /* Each exists for s, d, c and z; the second name is that of the complex ones where it is another. */
-#define ROUTINES(X)                                                                                             \
-  X(getrf, getrf)                                                                                               \
-  X(getrs, getrs) X(trsm, trsm) X(potrf, potrf) X(geqrf, geqrf) X(orgqr, ungqr) X(syevd, heevd) X(gesdd, gesdd) \
-      X(geev, geev)
+#define ROUTINES(X) \
+  X(getrf, getrf)   \
+  X(getrs, getrs)   \
+  X(trsm, trsm) X(potrf, potrf) X(geqrf, geqrf) X(orgqr, ungqr) X(syevd, heevd) X(gesdd, gesdd) X(geev, geev)
 
 typedef void routine(const void *, ...); /* called with the addresses that it takes */
 static struct {

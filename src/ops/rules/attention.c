@@ -4,6 +4,7 @@
  * tests/c/test_attention.c. */
 #include <math.h>
 
+#include "device/device.h"
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "ops/rules/derivative.h"
@@ -123,6 +124,135 @@ wk_status wk__vjp_flash_attention(wk__vjp *v) {
   return WK_OK;
 }
 
+/* ---- of small floats, where the device has it: _fused_attention ---- */
+
+enum { MOST_FUSED_SIZE = 256, MOST_FUSED_HEADS = 65535 };
+
+static bool is_small_float(const wk_tensor *t) { return t->dtype == WK_FLOAT16 || t->dtype == WK_BFLOAT16; }
+
+/* Heads of the query that share a head of keys; 0: none. */
+static wk_int group_of(const wk_tensor *q, const wk_tensor *k) { return wk_int_floordiv(q->sizes[1], k->sizes[1]); }
+
+static bool fused_operands_fit(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value) {
+  if (!is_small_float(q) || k->dtype != q->dtype || value->dtype != q->dtype) return false;
+  if (q->ndim != 4 || k->ndim != 4 || value->ndim != 4) return false;
+  const wk_int *s = q->sizes, *t = k->sizes;
+  if (!wk_int_lt(wk_int_of(0), t[1]) || !wk_int_eq(wk_int_mul(group_of(q, k), t[1]), s[1])) return false;
+  return has_sizes(k, s[0], t[1], t[2], s[3]) && has_sizes(value, s[0], t[1], t[2], s[3]);
+}
+
+static bool fused_mask_fits(const wk_tensor *mask, const wk_tensor *q, const wk_tensor *k) {
+  bool known = mask->dtype == WK_BOOL || mask->dtype == WK_FLOAT32 || mask->dtype == q->dtype;
+  for (int back = 1; known && back <= mask->ndim && back <= 4; back++) {
+    wk_int size = mask->sizes[mask->ndim - back];
+    if (!wk_int_eq(size, back == 1 ? k->sizes[2] : q->sizes[4 - back]) && !wk_int_eq(size, wk_int_of(1))) return false;
+  }
+  return known && mask->ndim <= 4;
+}
+
+static wk_status check_fused(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask) {
+  if (fused_operands_fit(q, k, value) && (!mask || fused_mask_fits(mask, q, k))) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "_fused_attention: query, key, value and mask do not belong together");
+}
+
+/* The arguments of the two rows, of which one has a probability more. */
+typedef struct fused_args {
+  int causal, mask, scale;
+  double dropout;
+} fused_args;
+
+static fused_args fused_args_of(const wk_op *op, const wk_value *args) {
+  if (op == WK__OP(_fused_attention_dropout)) {
+    WK__ARGS(_fused_attention_dropout);
+    return (fused_args){A_is_causal, A_attn_mask, A_scale, args[A_dropout_p].number};
+  }
+  WK__ARGS(_fused_attention);
+  return (fused_args){A_is_causal, A_attn_mask, A_scale, 0};
+}
+
+wk_status wk__meta_fused_attention(wk__call *c) {
+  fused_args a = fused_args_of(c->op, c->args);
+  const wk_tensor *q = c->args[QUERY].tensor, *value = c->args[VALUE].tensor;
+  WK_TRY(check_fused(q, c->args[KEY].tensor, value, wk__arg_tensor(c, a.mask)));
+  wk__spec_heads(&c->specs[0], q, q->sizes[2], q->sizes[3]);
+  wk__spec_contiguous(&c->specs[1], WK_FLOAT32, q->device, 3, (wk_int[]){q->sizes[0], q->sizes[1], q->sizes[2]});
+  if (c->op == WK__OP(_fused_attention_dropout))
+    wk__spec_contiguous(&c->specs[2], WK_INT64, q->device, 1, (wk_int[]){wk_int_of(2)});
+  return WK_OK;
+}
+
+wk_status wk__meta_fused_attention_backward(wk__call *c) {
+  WK__ARGS(_fused_attention_backward);
+  const wk_tensor *q = c->args[A_query].tensor, *g = c->args[A_grad_out].tensor, *out = c->args[A_out].tensor;
+  WK_TRY(check_fused(q, c->args[A_key].tensor, c->args[A_value].tensor, wk__arg_tensor(c, A_attn_mask)));
+  bool fits = g->dtype == q->dtype && out->dtype == q->dtype;
+  for (int i = 0; fits && i < 2; i++) {
+    const wk_tensor *t = i ? out : g;
+    fits = has_sizes(t, q->sizes[0], q->sizes[1], q->sizes[2], q->sizes[3]);
+  }
+  if (!fits) return wk_fail(WK_RUNTIME_ERROR, "_fused_attention_backward: sizes do not match");
+  for (int i = 0; i < 3; i++) {
+    const wk_tensor *t = c->args[A_query + i].tensor;
+    wk__spec_heads(&c->specs[i], t, t->sizes[2], t->sizes[3]);
+  }
+  return WK_OK;
+}
+
+wk_status wk__vjp_fused_attention(wk__vjp *v) {
+  fused_args a = fused_args_of(v->op, v->args);
+  wk_tensor *grads[3], *state = v->op == WK__OP(_fused_attention_dropout) ? v->results[2] : NULL;
+  if (!G) return WK_OK;
+  WK_TRY(wk__fused_attention_backward(G, ARG(QUERY), ARG(KEY), ARG(VALUE), v->results[0], v->results[1], state,
+                                      a.dropout, v->args[a.causal].boolean, ARG(a.mask), v->args[a.scale], grads));
+  for (int i = 0; i < 3; i++)
+    if (wk__needs(v, i)) WK_TRY(wk__vjp_set(v, i, grads[i]));
+  return WK_OK;
+}
+
+static bool device_fuses(const wk_tensor *t) {
+  const wk__device_type *type = wk__device_type_of(t->device);
+  if (!type) wk_error_clear();
+  return type && type->fuses_attention && type->fuses_attention(t->device);
+}
+
+/* Four keys are drawn for at a time. */
+static bool dropout_fits(const wk_tensor *k, double dropout) {
+  return dropout == 0 || (dropout < 1 && wk_int_eq(wk_int_mod(k->sizes[2], wk_int_of(4)), wk_int_of(0)));
+}
+
+/* What the formula is for: masks that require grad, forward mode, levels beside vmap's. */
+static bool is_plain(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask) {
+  if (wk__has_tangent(q) || wk__has_tangent(k) || wk__has_tangent(value)) return false;
+  return !mask || !(mask->keys & (WK__KEY_AUTOGRAD | WK__KEY_LEVEL));
+}
+
+static bool fits_fused(const wk__call *c, const wk_tensor *q, const wk_tensor *k, const wk_tensor *value,
+                       const wk_tensor *mask, double dropout) {
+  WK__ARGS(scaled_dot_product_attention);
+  if (!is_small_float(q) || !fused_operands_fit(q, k, value) || !device_fuses(q)) return false;
+  if (!wk__arg_bool(c, A_enable_gqa) && !wk_int_eq(q->sizes[1], k->sizes[1])) return false;
+  wk_int size = q->sizes[3];
+  bool sizes = wk_int_lt(wk_int_of(0), size) && !wk_int_lt(wk_int_of(MOST_FUSED_SIZE), size) &&
+               wk_int_eq(wk_int_mod(size, wk_int_of(8)), wk_int_of(0)) &&
+               !wk_int_lt(wk_int_of(MOST_FUSED_HEADS), q->sizes[1]) &&
+               !wk_int_lt(wk_int_of(MOST_FUSED_HEADS), q->sizes[0]);
+  if (!sizes || scale_of(&c->args[A_scale], q) <= 0 || !is_plain(q, k, value, mask)) return false;
+  return dropout_fits(k, dropout) && (!mask || fused_mask_fits(mask, q, k));
+}
+
+static wk_status fused(wk__call *c, wk_tensor *q, wk_tensor *k, wk_tensor *value, wk_tensor *mask, double dropout,
+                       bool causal) {
+  wk_tensor *results[3];
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_value scale = c->args[WK__ARG(scaled_dot_product_attention, scale)];
+  wk_status status = dropout > 0 ? wk__fused_attention_dropout(q, k, value, dropout, causal, mask, scale, results)
+                                 : wk__fused_attention(q, k, value, causal, mask, scale, results);
+  if (status == WK_OK) c->results[0] = wk__v_tensor(wk_scope_keep(results[0]));
+  wk_scope_end(&scope);
+  return status;
+}
+
 /* ---- the formula: softmax(scale q k^T + mask) v ---- */
 
 /* A bool mask as numbers to add: 0 and minus infinity. */
@@ -134,7 +264,7 @@ static wk_tensor *additive(wk_tensor *mask, const wk_tensor *like) {
 }
 static wk_tensor *causal_mask(const wk_tensor *q, const wk_tensor *k) {
   wk_int sizes[] = {q->sizes[q->ndim - 2], k->sizes[k->ndim - 2]};
-  return wk_tril(wk_ones(sizes, 2, WK_BOOL, (wk_value){0}), 0);
+  return wk_tril(wk_ones(sizes, 2, WK_BOOL, (wk_value){.tag = WK_VALUE_DEVICE, .device = q->device}), 0);
 }
 
 static wk_tensor *formula(wk__call *c, wk_tensor *q, wk_tensor *k, wk_tensor *value, wk_tensor *mask, double dropout,
@@ -206,6 +336,7 @@ wk_status wk__compose_attention(wk__call *c) {
   double dropout = c->args[A_dropout_p].number;
   bool causal = wk__arg_bool(c, A_is_causal);
   WK_TRY(check(q, k, value, mask, causal));
+  if (fits_fused(c, q, k, value, mask, dropout)) return fused(c, q, k, value, mask, dropout, causal);
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_dtype dtype = (wk_dtype)c->args[A_query].tensor->dtype, wide = wk__computed_in(dtype);

@@ -276,9 +276,9 @@ static wk_status normalise(wk__call *c, wk_tensor **out_mean, wk_tensor **out_in
   wk_tensor *shift =
       bias ? wk_addcmul(in_dtype(wk_detach(bias), wide(x)), mean, scale, wk__v_int(-1)) : wk_neg(wk_mul(mean, scale));
   *out_mean = mean, *out_inverse = inverse;
-  wk_value args[] = {c->args[INPUT],      wk__v_tensor(weight), wk__v_tensor(bias),
-                     wk__v_tensor(mean),  wk__v_tensor(inverse),  wk__v_tensor(scale),
-                     wk__v_tensor(shift), c->args[IN_TRAINING],   c->args[BATCH_EPS]};
+  wk_value args[] = {c->args[INPUT],      wk__v_tensor(weight),  wk__v_tensor(bias),
+                     wk__v_tensor(mean),  wk__v_tensor(inverse), wk__v_tensor(scale),
+                     wk__v_tensor(shift), c->args[IN_TRAINING],  c->args[BATCH_EPS]};
   return shift ? wk_call(WK__OP(_native_batch_norm), args, NULL, c->results) : wk_error_category();
 }
 

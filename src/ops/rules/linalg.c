@@ -4,6 +4,7 @@
  * (values, finite differences), tests/python/test_linalg.py. */
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/phases.h"
 #include "wick/operators.h"
 
 #define ARG(i) (v->args[i].tensor)
@@ -314,8 +315,11 @@ static const char SVD_PHASES[] =
     "svd_backward: The singular vectors in the complex case are specified up to multiplication by e^{i phi}. The "
     "specified loss function depends on this phase term, making it ill-defined.";
 
+WK__THREAD_LOCAL bool wk__gradients_are_made_up;
+
 static wk_tensor *turns_of(wk_tensor *m) { return m ? wk_imag(wk_diagonal(m, 0, -2, -1)) : NULL; }
 static wk_tensor *checked(wk_tensor *m, wk_tensor *turns, const char *text) {
+  if (wk__gradients_are_made_up) return m;
   return m && turns ? wk__linalg_check_phases(m, wk_detach(turns), text) : NULL;
 }
 static wk_tensor *without_phase(wk_tensor *m, const char *text) {
@@ -404,8 +408,9 @@ static wk_tensor *quotients(wk_tensor *x) {
 wk_status wk__vjp_eigh(wk__vjp *v) {
   WK__ARGS(_linalg_eigh);
   wk_tensor *made[2] = {v->results[0], v->results[1]}, *middle = NULL;
-  if (!v->args[A_compute_v].boolean) WK_TRY(wk__linalg_eigh(ARG(A_A), v->args[A_UPLO].string, true, made));
-  wk_tensor *w = made[0], *vectors = made[1], *gw = v->grads[0], *gv = v->grads[1];
+  bool given = v->args[A_compute_v].boolean; /* else the gradient of no vectors may be there, and is empty */
+  if (!given) WK_TRY(wk__linalg_eigh(ARG(A_A), v->args[A_UPLO].string, true, made));
+  wk_tensor *w = made[0], *vectors = made[1], *gw = v->grads[0], *gv = given ? v->grads[1] : NULL;
   if (gv) middle = wk_mul(without_phase(product(adjoint(vectors), gv), EIGH_PHASES), quotients(w));
   if (gv && !middle) return wk_error_category();
   if (gw) middle = sum_of(middle, wk_mul(as_row(gw), identity(vectors)));
@@ -460,13 +465,14 @@ typedef struct svd_parts {
 static wk_status svd_parts_of(wk__vjp *v, svd_parts *p) {
   WK__ARGS(_linalg_svd);
   wk_tensor *made[3] = {v->results[0], v->results[1], v->results[2]}, *gvh = v->grads[2];
-  if (!v->args[A_compute_uv].boolean) WK_TRY(wk__linalg_svd(ARG(A_A), false, true, made));
+  bool given = v->args[A_compute_uv].boolean; /* else gradients of no vectors may be there, and are empty */
+  if (!given) WK_TRY(wk__linalg_svd(ARG(A_A), false, true, made));
   wk_int k = made[1]->sizes[made[1]->ndim - 1];
   p->s = made[1];
   p->u = first_columns(made[0], k);
   p->w = adjoint(first_rows(made[2], k));
-  p->gu = v->grads[0] ? first_columns(v->grads[0], k) : NULL;
-  p->gw = gvh ? adjoint(first_rows(gvh, k)) : NULL;
+  p->gu = given && v->grads[0] ? first_columns(v->grads[0], k) : NULL;
+  p->gw = given && gvh ? adjoint(first_rows(gvh, k)) : NULL;
   p->of_u = p->gu ? skew(product(adjoint(p->u), p->gu)) : NULL;
   p->of_w = p->gw ? skew(product(adjoint(p->w), p->gw)) : NULL;
   return !p->u || !p->w || (p->gu && !p->of_u) || (p->gw && !p->of_w) ? wk_error_category() : WK_OK;

@@ -175,6 +175,13 @@ bool ptx_atomic_run(ptx_thread *t, const ptx_ins *ins) {
 
 /* ---- cp.async ---- */
 
+/* What a copy reads: `size` bytes, which may be fewer than it writes, at an address for all of them. */
+static const uint8_t *source_of(ptx_thread *t, const ptx_ins *ins, const ptx_copy *copy) {
+  if (copy->from & (copy->bytes - 1)) return ptx_at(t, ins, PTX_GLOBAL, copy->from, copy->bytes, PTX_READ);
+  if (!ptx_at(t, ins, PTX_GLOBAL, copy->from + copy->size - 1, 1, PTX_READ)) return NULL;
+  return ptx_at(t, ins, PTX_GLOBAL, copy->from, 1, PTX_READ);
+}
+
 bool ptx_copy_async(ptx_thread *t, const ptx_ins *ins) {
   ptx_copy copy = {
       .from = t->r[ins->a] + (uint64_t)ins->imm, .bytes = ins->bytes, .size = U32(t->r[ins->b]), .group = t->group};
@@ -183,7 +190,7 @@ bool ptx_copy_async(ptx_thread *t, const ptx_ins *ins) {
     ptx_fault(t, ins, CUDA_ERROR_LAUNCH_FAILED, "cp.async reads %u bytes to write %u", copy.size, copy.bytes);
     return false;
   }
-  if (copy.size && !ptx_at(t, ins, PTX_GLOBAL, copy.from, copy.bytes, PTX_READ)) return false;
+  if (copy.size && !source_of(t, ins, &copy)) return false;
   if (!ptx_at(t, ins, PTX_SHARED, copy.to, copy.bytes, PTX_WRITE)) return false;
   if (t->copy_count == t->copy_capacity) {
     t->copy_capacity = t->copy_capacity ? t->copy_capacity * 2 : 16;
@@ -196,7 +203,7 @@ bool ptx_copy_async(ptx_thread *t, const ptx_ins *ins) {
 
 static bool copy_now(ptx_thread *t, const ptx_ins *ins, const ptx_copy *copy) {
   uint8_t bytes[16] = {0};
-  const uint8_t *from = copy->size ? ptx_at(t, ins, PTX_GLOBAL, copy->from, copy->bytes, PTX_READ) : bytes;
+  const uint8_t *from = copy->size ? source_of(t, ins, copy) : bytes;
   if (!from) return false;
   memcpy(bytes, from, copy->size);
   uint8_t *to = ptx_at(t, ins, PTX_SHARED, copy->to, copy->bytes, PTX_WRITE);

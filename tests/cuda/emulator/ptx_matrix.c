@@ -1,4 +1,4 @@
-/* Small matrices that the 32 lanes of a warp hold together: ldmatrix, stmatrix, mma.
+/* Small matrices that the 32 lanes of a warp hold together: ldmatrix, stmatrix, mma, and a warp's quarter of wgmma.
  *
  * Which lane holds which element follows one rule for all shapes and types. Lane l is of group g = l / 4 and place
  * q = l mod 4; a register holds n elements of a row (n = 4 bytes / element, 1 for f64). Element e of register j is
@@ -7,6 +7,7 @@
  *   of C, D (M, 8): register or half j: row g + 8 (j / 2), column 2 q + j mod 2
  * (PTX ISA, the figures of mma.m16n8k8 to mma.m16n8k32 and mma.m8n8k4). Sums of floats go on in f32 with k ascending;
  * hardware adds in an order and width of its own, so its bits differ. Tests: tests/test_warps.c. */
+#include "cuda/driver.h"
 #include "ptx_run.h"
 #include "ptx_values.h"
 
@@ -130,5 +131,70 @@ void ptx_matrix_multiply(ptx_thread *lanes, const ptx_ins *ins) {
     for (int j = 0; j < count; j++) {
       uint64_t *slot = sum_slot(&lanes[lane], ins->d, type, j, &shift);
       *slot = type == PTX_F16 ? (*slot & ~((uint64_t)0xffff << shift)) | sums[lane][j] << shift : sums[lane][j];
+    }
+}
+
+/* ---- wgmma: a warp has 16 rows of 64; A and B lie in shared memory ---- */
+
+/* A descriptor: where the matrix begins, / 16 (14 bits); bytes / 16 from 64 elements along the other dim than k to the
+ * next 64, of one that lies across k (bits 16 on); bytes / 16 from 8 lines to the next 8 (bits 32 on); 1 in the last
+ * two bits: lines of 128 bytes, whose 16-byte piece c is at c ^ line % 8. Lines run along k, or, turned, across it.
+ * (PTX ISA, "Matrix Descriptor Format"; the other swizzles are not known here.) */
+static bool piece_at(ptx_thread *t, const ptx_ins *ins, uint64_t desc, bool turned, uint32_t line, uint32_t piece,
+                     uint16_t out[8]) {
+  if (desc >> 62 != 1) {
+    ptx_fault(t, ins, CUDA_ERROR_LAUNCH_FAILED, "a descriptor without the swizzle of 128 bytes");
+    return false;
+  }
+  uint64_t panel = turned ? piece / 8 : 0, at = (desc & 0x3fff) << 4;
+  at += panel * ((desc >> 16 & 0x3fff) << 4) + line / 8 * ((desc >> 32 & 0x3fff) << 4) + line % 8 * 128;
+  at += 16 * (turned ? piece % 8 : piece);
+  at ^= (at >> 7 & 7) << 4;
+  const uint8_t *from = ptx_at(t, ins, PTX_SHARED, at, 16, PTX_READ);
+  if (from) memcpy(out, from, 16);
+  return from;
+}
+
+/* (count, 16) of a matrix, of which row `first` is the first. */
+static bool gather_rows(ptx_thread *t, const ptx_ins *ins, uint64_t desc, bool turned, uint32_t first, uint32_t count,
+                        float out[][16]) {
+  uint16_t piece[8];
+  const ptx_format *format = ptx_format_of(ins->type);
+  for (uint32_t line = 0; line < (turned ? 16 : count); line++)
+    for (uint32_t n = 0; n < (turned ? count / 8 : 2); n++) {
+      if (!piece_at(t, ins, desc, turned, turned ? line : first + line, turned ? first / 8 + n : n, piece))
+        return false;
+      for (uint32_t e = 0; e < 8; e++)
+        out[turned ? 8 * n + e : line][turned ? line : 8 * n + e] = (float)ptx_to_double(piece[e], format);
+    }
+  return true;
+}
+
+static void gather_registers(const ptx_thread *lanes, const ptx_ins *ins, float out[][16]) {
+  const uint32_t *slots = lanes->function->lists + ins->a;
+  for (uint32_t lane = 0; lane < PTX_WARP; lane++)
+    for (uint32_t j = 0; j < 4; j++)
+      for (uint32_t e = 0; e < 2; e++)
+        out[lane / 4 + 8 * (j % 2)][lane % 4 * 2 + e + 8 * (j / 2)] =
+            (float)ptx_to_double(lanes[lane].r[slots[j]] >> 16 * e & 0xffff, ptx_format_of(ins->type));
+}
+
+void ptx_warpgroup_multiply(ptx_thread *lanes, const ptx_ins *ins) {
+  static _Thread_local float a[16][16], b[256][16];
+  uint32_t flags = (uint32_t)ins->imm, columns = 8u * ins->count;
+  const uint32_t *slots = lanes->function->lists + ins->d;
+  bool adds = lanes->r[ins->c] & 1;
+  if (flags & 1)
+    gather_registers(lanes, ins, a);
+  else if (!gather_rows(lanes, ins, lanes->r[ins->a], flags & 2, lanes->warp % 4 * 16, 16, a))
+    return;
+  if (!gather_rows(lanes, ins, lanes->r[ins->b], flags & 4, 0, columns, b)) return;
+  for (uint32_t lane = 0; lane < PTX_WARP; lane++)
+    for (uint32_t j = 0; j < columns / 2; j++) {
+      uint64_t *slot = &lanes[lane].r[slots[j]];
+      const float *x = a[lane / 4 + 8 * (j / 2 % 2)], *y = b[j / 4 * 8 + lane % 4 * 2 + j % 2];
+      float sum = adds ? F(*slot) : 0;
+      for (int k = 0; k < 16; k++) sum += x[k] * y[k];
+      *slot = ptx_f32(sum);
     }
 }

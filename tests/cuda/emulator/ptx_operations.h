@@ -244,7 +244,8 @@
   X(CVTA) X(CVTA_TO) X(ISSPACEP) X(SETP) X(SET)                                                                        \
   X(CVT) X(CVT_U32) X(CVT_S32) X(CVT_F32_S32) X(CVT_F32_BF16) X(CVT_BF16_F32) X(CVT_PAIR)                              \
   X(BRA) X(BRA_IF) X(BRA_IFNOT) X(BRX) X(CALL) X(RET) X(EXIT) X(TRAP) X(BAR_ARRIVE)                                    \
-  X(BARRIER) X(BAR_WARP) X(SHFL) X(VOTE) X(MATCH) X(REDUX) X(ACTIVEMASK) X(ELECT) X(LDMATRIX) X(STMATRIX) X(MMA)
+  X(BARRIER) X(BAR_WARP) X(SHFL) X(VOTE) X(MATCH) X(REDUX) X(ACTIVEMASK) X(ELECT) X(LDMATRIX) X(STMATRIX) X(MMA) \
+  X(WGMMA)
 /* clang-format on */
 
 #endif

@@ -384,6 +384,7 @@ do_ELECT:
 do_LDMATRIX:
 do_STMATRIX:
 do_MMA:
+do_WGMMA:
   t->state = PTX_WAITS;
 end:
   t->pc = i;

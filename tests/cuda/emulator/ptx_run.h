@@ -111,6 +111,7 @@ bool ptx_meet(ptx_block *block, uint32_t warp);
 bool ptx_meet_active(ptx_block *block, uint32_t warp);
 void ptx_matrix_move(ptx_thread *lanes, const ptx_ins *ins); /* ldmatrix, stmatrix: of the 32 lanes of a warp */
 void ptx_matrix_multiply(ptx_thread *lanes, const ptx_ins *ins);
+void ptx_warpgroup_multiply(ptx_thread *lanes, const ptx_ins *ins);
 
 /* ---- races.c ---- */
 

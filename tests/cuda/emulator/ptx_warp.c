@@ -152,6 +152,9 @@ static void perform(const meeting *m) {
     case PTX_OP_MMA:
       ptx_matrix_multiply(m->lanes, m->ins);
       break;
+    case PTX_OP_WGMMA:
+      ptx_warpgroup_multiply(m->lanes, m->ins);
+      break;
     default:
       break;
   }
@@ -163,7 +166,7 @@ static bool is_for_warp(const ptx_thread *t) {
   return t->state == PTX_WAITS && t->pc->op != PTX_OP_BARRIER && t->pc->op != PTX_OP_ACTIVEMASK;
 }
 static bool is_matrix(const ptx_ins *ins) {
-  return ins->op == PTX_OP_LDMATRIX || ins->op == PTX_OP_STMATRIX || ins->op == PTX_OP_MMA;
+  return ins->op == PTX_OP_LDMATRIX || ins->op == PTX_OP_STMATRIX || ins->op == PTX_OP_MMA || ins->op == PTX_OP_WGMMA;
 }
 
 /* Whether all lanes of the mask stand at the same instruction with the same mask; a lane that cannot come any more, or

@@ -1,6 +1,8 @@
 /* Instructions of PTX in which threads meet: barriers, shuffles, votes, matrices. Each becomes one instruction with the
  * mask of its lanes in the slot `e`; ptx_warp.c, ptx_matrix.c and launch.c do them. Tests: tests/test_warps.c,
  * tests/test_parse.c. */
+#include <stdlib.h>
+
 #include "ptx_parser.h"
 
 static int position_in(const char *const *words, int count, const char *word) {
@@ -242,6 +244,51 @@ static void parse_mma(ptx_parser *p, char **parts, int count) {
   ins->imm = shape->k;
 }
 
+/* wgmma.mma_async of f16 and bf16 with sums in f32; fence, commit_group and wait_group have nothing to do, since a warp
+ * does its part at once. */
+static void parse_wgmma(ptx_parser *p, char **parts, int count) {
+  uint32_t d[128], a[4], have;
+  if (count > 1 &&
+      (!strcmp(parts[1], "fence") || !strcmp(parts[1], "commit_group") || !strcmp(parts[1], "wait_group"))) {
+    while (!ptx_is(p, ";") && p->token.kind != PTX_TOKEN_END) ptx_next(p);
+    return;
+  }
+  int n = count == 8 && !strncmp(parts[4], "m64n", 4) ? atoi(parts[4] + 4) : 0;
+  ptx_type type = n ? ptx_type_of(parts[6], strlen(parts[6])) : PTX_NONE;
+  const char *depth = n ? strchr(parts[4] + 4, 'k') : NULL;
+  bool known = depth && n % 8 == 0 && n <= 256 && !strcmp(depth, "k16") && !strcmp(parts[1], "mma_async") &&
+               !strcmp(parts[5], "f32") && (type == PTX_F16 || type == PTX_BF16) && !strcmp(parts[6], parts[7]);
+  if (!known) ptx_unknown(p);
+  have = ptx_take_vector(p, PTX_B32, true, false, d, 128);
+  if (have != (uint32_t)n / 2) ptx_fail(p, "%u registers where %d are due", have, n / 2);
+  uint32_t sums = ptx_add_list(p, d, have);
+  ptx_expect(p, ",");
+  bool registers = ptx_is(p, "{");
+  uint32_t left, right, flags = registers;
+  if (registers) {
+    if (ptx_take_vector(p, PTX_B32, false, false, a, 4) != 4) ptx_fail(p, "4 registers of A are due");
+    left = ptx_add_list(p, a, 4);
+  } else {
+    left = ptx_take_source(p, PTX_B64);
+  }
+  ptx_expect(p, ",");
+  right = ptx_take_source(p, PTX_B64);
+  ptx_expect(p, ",");
+  uint32_t adds = ptx_take_source(p, PTX_PRED);
+  for (int i = 0; i < 2; i++) { /* factors of A and B */
+    ptx_expect(p, ",");
+    if (ptx_take_number(p, NULL) != 1) ptx_unknown(p);
+  }
+  for (int i = registers; i < 2; i++) { /* turned: A, B */
+    ptx_expect(p, ",");
+    if (ptx_take_number(p, NULL)) flags |= 2u << i;
+  }
+  uint32_t all = ptx_constant_slot(p, UINT32_MAX);
+  ptx_ins *ins = ptx_emit(p, PTX_OP_WGMMA);
+  ins->d = sums, ins->a = left, ins->b = right, ins->c = adds, ins->e = all;
+  ins->type = (uint8_t)type, ins->count = (uint8_t)(n / 8), ins->imm = flags;
+}
+
 ptx_instruction_fn *ptx_warp_instruction(const char *mnemonic) {
   static const struct {
     const char *mnemonic;
@@ -256,7 +303,8 @@ ptx_instruction_fn *ptx_warp_instruction(const char *mnemonic) {
                {"elect", parse_elect},
                {"ldmatrix", parse_matrix_move},
                {"stmatrix", parse_matrix_move},
-               {"mma", parse_mma}};
+               {"mma", parse_mma},
+               {"wgmma", parse_wgmma}};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (!strcmp(table[i].mnemonic, mnemonic)) return table[i].parse;
   return NULL;

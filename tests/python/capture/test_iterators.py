@@ -27,11 +27,11 @@ PAIRS = {
     "enumerate": lambda: enumerate([1.0, 2.0, 3.0]),
     "enumerate from 5": lambda: advanced(enumerate([1.0, 2.0, 3.0], 5), 1),
     "items": lambda: iter({1: 1.0, 2: 2.0}.items()),
-    "zip": lambda: zip([1.0, 2.0, 3.0], range(3)),
-    "zip of other lengths": lambda: zip([1.0, 2.0, 3.0], [4.0, 5.0]),
-    "zip of one iterator twice": lambda: zip(*[iter([1.0, 2.0, 3.0, 4.0])] * 2),
+    "zip": lambda: zip([1.0, 2.0, 3.0], range(3), strict=False),
+    "zip of other lengths": lambda: zip([1.0, 2.0, 3.0], [4.0, 5.0], strict=False),
+    "zip of one iterator twice": lambda: zip(*[iter([1.0, 2.0, 3.0, 4.0])] * 2, strict=False),
     "strict zip": lambda: zip([1.0, 2.0], [3.0, 4.0], strict=True),
-    "zip of enumerate": lambda: ((a, i) for i, a in zip(range(2), [2.0, 3.0])),
+    "zip of enumerate": lambda: ((a, i) for i, a in zip(range(2), [2.0, 3.0], strict=True)),
 }
 
 

@@ -1,0 +1,77 @@
+/* Attention's kernels in PTX: softmax(scale q k^T + mask) v of small floats, and its gradients, without the scores in
+ * memory (Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023). Products on tensor cores (mma.sync, from
+ * sm_80 on) with sums in f32; nothing is added in an order that may change, so results are the same bits every time.
+ *
+ *   forward  a block has 64 or 128 queries of a head and goes along its keys; q stays, scores, probabilities and sums
+ * are in registers. Leaves the logarithm of each row's sum. delta    sum(dout out) of each row. keys     dk and dv: a
+ * block has 128 keys of a head and goes along the queries of all heads that share them, with the scores transposed, so
+ * that they are operands of the next products as they lie in registers. queries  dq: as forward.
+ *
+ * Dropout's mask is that of `_dropout_mask` of the f32 probabilities (..., T, S): Philox, numbered by the element.
+ * Tests: tests/cuda/test_attention.py. */
+#ifndef WICK_CODEGEN_PTX_ATTENTION_H
+#define WICK_CODEGEN_PTX_ATTENTION_H
+
+#include "base/base.h"
+
+typedef enum wk__ptx_attention_pass {
+  WK__ATTENTION_FORWARD,
+  WK__ATTENTION_DELTA,
+  WK__ATTENTION_KEYS,
+  WK__ATTENTION_QUERIES,
+} wk__ptx_attention_pass;
+
+/* Which queries see which keys, beside causality: all; where a bool is set; numbers are added to the scaled scores. */
+typedef enum wk__ptx_mask { WK__PTX_NO_MASK, WK__PTX_MASK_BOOL, WK__PTX_MASK_F32, WK__PTX_MASK_SMALL } wk__ptx_mask;
+
+/* All of it is the key that a kernel is found by: no padding. */
+typedef struct wk__ptx_attention {
+  uint8_t pass; /* wk__ptx_attention_pass */
+  uint8_t half; /* f16, else bf16 */
+  uint8_t causal;
+  uint8_t mask; /* wk__ptx_mask */
+  uint8_t dropout;
+  uint8_t capability;
+  uint8_t warpgroups; /* wgmma, of sm_90 alone */
+  uint8_t unused;     /* 0 */
+  uint16_t size;      /* of a head: a multiple of 8, at most 256 */
+} wk__ptx_attention;
+enum { WK__ATTENTION_MOST_SIZE = 256 };
+
+/* Arguments, 8 bytes each. Addresses; strides in bytes; counts and numbers in the low word. */
+typedef enum wk__ptx_attention_arg {
+  WK__ATTENTION_Q, /* an operand: its address, then its strides along batch, head and row */
+  WK__ATTENTION_K = WK__ATTENTION_Q + 4,
+  WK__ATTENTION_V = WK__ATTENTION_K + 4,
+  WK__ATTENTION_OUT = WK__ATTENTION_V + 4,
+  WK__ATTENTION_DOUT = WK__ATTENTION_OUT + 4,
+  WK__ATTENTION_DQ = WK__ATTENTION_DOUT + 4,
+  WK__ATTENTION_DK = WK__ATTENTION_DQ + 4,
+  WK__ATTENTION_DV = WK__ATTENTION_DK + 4,
+  WK__ATTENTION_MASK = WK__ATTENTION_DV + 4, /* its address, then its strides along batch, head, query and key */
+  WK__ATTENTION_LOGARITHMS = WK__ATTENTION_MASK + 5, /* (B, H, T) f32 */
+  WK__ATTENTION_DELTAS,                              /* (B, H, T) f32 */
+  WK__ATTENTION_DRAW, /* dropout's seed and offset / 4, two longs: written by forward, read by the others */
+  WK__ATTENTION_HEADS,
+  WK__ATTENTION_GROUP, /* heads that share keys */
+  WK__ATTENTION_T,
+  WK__ATTENTION_S,
+  WK__ATTENTION_SCALE,      /* f32 */
+  WK__ATTENTION_SEED,       /* forward: of the generator */
+  WK__ATTENTION_OFFSET,     /* forward: a quarter of the generator's */
+  WK__ATTENTION_THREADS,    /* that draw a mask */
+  WK__ATTENTION_RECIPROCAL, /* 2^32 / threads */
+  WK__ATTENTION_LEAST,      /* words from here on drop */
+  WK__ATTENTION_KEPT,       /* f32: what is kept is multiplied by it */
+  WK__ATTENTION_ARGS
+} wk__ptx_attention_arg;
+
+typedef struct wk__ptx_attention_kernel {
+  char *text; /* owned; the entry is "wick" */
+  int threads, shared;
+  int rows;  /* of a block: queries, or keys */
+  int parts; /* blocks that share them, side by side */
+} wk__ptx_attention_kernel;
+WK_MUST_USE wk_status wk__ptx_write_attention(const wk__ptx_attention *a, wk__ptx_attention_kernel *out);
+
+#endif

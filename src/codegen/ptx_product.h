@@ -1,0 +1,61 @@
+/* Matrix products of small floats in PTX, on tensor cores with sums in f32: C = alpha A B (+ beta C) (+ row), batched.
+ *
+ * A block makes a tile of C. Tiles of A and B, 64 deep, come by cp.async into a ring of stages in shared memory, of
+ * which some are on their way while one is multiplied: by mma.sync (from sm_80 on), or by wgmma (sm_90), whose operands
+ * are read from there. Either operand may lie along k or across it. Where tiles are few, k is split among blocks, which
+ * leave f32 sums; a second kernel adds them in their order, so results are the same bits every time.
+ * Tests: tests/cuda/test_products.py. */
+#ifndef WICK_CODEGEN_PTX_PRODUCT_H
+#define WICK_CODEGEN_PTX_PRODUCT_H
+
+#include "base/base.h"
+
+/* All of it is the key that a kernel is found by: no padding. */
+typedef struct wk__ptx_product {
+  uint8_t half;       /* f16, else bf16 */
+  uint8_t a_across;   /* neighbours of A in memory are of one column: along m; else along k */
+  uint8_t b_across;   /* neighbours of B are of one row: along n; else along k */
+  uint8_t row;        /* row is added */
+  uint8_t beta;       /* C is read */
+  uint8_t split;      /* sums go to the workspace */
+  uint8_t vectors;    /* rows of C are made of 16-byte pieces */
+  uint8_t warpgroups; /* wgmma */
+  uint8_t adds;       /* the second kernel */
+  uint8_t capability;
+  uint16_t columns; /* of a tile: 128 or 256 */
+} wk__ptx_product;
+enum { WK__PRODUCT_ROWS = 128, WK__PRODUCT_DEPTH = 64 }; /* of a tile */
+
+/* Arguments, 8 bytes each: addresses, counts, and strides in bytes. An operand's stride is that of its slow dim. */
+typedef enum wk__ptx_product_arg {
+  WK__PRODUCT_A,
+  WK__PRODUCT_A_STRIDE,
+  WK__PRODUCT_A_BATCH,
+  WK__PRODUCT_B,
+  WK__PRODUCT_B_STRIDE,
+  WK__PRODUCT_B_BATCH,
+  WK__PRODUCT_C,
+  WK__PRODUCT_C_STRIDE,
+  WK__PRODUCT_C_BATCH,
+  WK__PRODUCT_ROW,
+  WK__PRODUCT_WORK, /* (splits, batch, m, n) f32 */
+  WK__PRODUCT_M,
+  WK__PRODUCT_N,
+  WK__PRODUCT_K,
+  WK__PRODUCT_ALPHA, /* f32 */
+  WK__PRODUCT_BETA,
+  WK__PRODUCT_TILES_M,
+  WK__PRODUCT_TILES_N,
+  WK__PRODUCT_STEPS, /* of k, of a split */
+  WK__PRODUCT_BATCHES,
+  WK__PRODUCT_SPLITS,
+  WK__PRODUCT_ARGS
+} wk__ptx_product_arg;
+
+typedef struct wk__ptx_product_kernel {
+  char *text; /* owned; the entry is "wick". Blocks: (tiles, splits, batch); of the second (256 elements, 1, batch) */
+  int threads, shared;
+} wk__ptx_product_kernel;
+WK_MUST_USE wk_status wk__ptx_write_product(const wk__ptx_product *p, wk__ptx_product_kernel *out);
+
+#endif

@@ -1,0 +1,231 @@
+/* _fused_attention and its backward on the device: kernels written for the kind of call (codegen/ptx_attention.h), made
+ * by the driver at their first use and kept.
+ *
+ * In: operands of any strides; rows that are not of 16-byte pieces are copied first. Tests:
+ * tests/cuda/test_attention.py. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "codegen/ptx_attention.h"
+#include "cuda/internal.h"
+#include "cuda/kernels.h"
+#include "cuda/written.h"
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "random/generator.h"
+#include "wick/operators.h"
+
+/* ---- kernels ---- */
+
+static wk_status write(const void *kind, char **out_text, wk__cuda_written *out) {
+  wk__ptx_attention_kernel written;
+  WK_TRY(wk__ptx_write_attention(kind, &written));
+  *out_text = written.text;
+  *out = (wk__cuda_written){
+      .threads = written.threads, .shared = written.shared, .rows = written.rows, .parts = written.parts};
+  return WK_OK;
+}
+
+/* Products of small floats from sm_80 on, and the shared memory of the largest kind. */
+bool wk__cuda_fuses_attention(wk_device device) {
+  enum { MOST_SHARED = 192 << 10, CAPABILITY = 80 };
+  const wk__cuda_device *d = wk__device_resolve(&device) == WK_OK ? wk__cuda_device_get(device.index) : NULL;
+  if (!d) wk_error_clear();
+  return d && d->capability >= CAPABILITY && d->shared_most >= MOST_SHARED;
+}
+
+/* ---- arguments ---- */
+
+typedef struct attention {
+  wk__cuda_stream *stream;
+  wk__ptx_attention kind;
+  int64_t args[WK__ATTENTION_ARGS];
+  int64_t batch, heads, key_heads, queries, keys;
+} attention;
+
+/* Rows of 16-byte pieces: the tensor, or a copy that the scope owns. */
+static wk_tensor *in_pieces(wk_tensor *t) {
+  bool fits = wk__size(t, 3) <= 1 || wk__stride(t, 3) == 1;
+  for (int d = 0; d < 3; d++) fits &= wk__size(t, d) <= 1 || wk__stride(t, d) % 8 == 0;
+  return fits && (uintptr_t)wk__address(t) % 16 == 0 ? t : wk_clone(t, "contiguous_format");
+}
+
+static void set_operand(attention *a, int arg, const wk_tensor *t) {
+  a->args[arg] = (int64_t)(uintptr_t)wk__address(t);
+  for (int d = 0; d < 3; d++) a->args[arg + 1 + d] = wk__size(t, d) <= 1 ? 0 : wk__stride(t, d) * wk__itemsize(t);
+}
+
+static void set_mask(attention *a, const wk_tensor *mask) {
+  if (!mask) return;
+  a->kind.mask = mask->dtype == WK_BOOL      ? WK__PTX_MASK_BOOL
+                 : mask->dtype == WK_FLOAT32 ? WK__PTX_MASK_F32
+                                             : WK__PTX_MASK_SMALL;
+  a->args[WK__ATTENTION_MASK] = (int64_t)(uintptr_t)wk__address(mask);
+  for (int n = 0; n < 4; n++) {
+    int d = mask->ndim - 4 + n;
+    bool moves = d >= 0 && wk__size(mask, d) != 1;
+    a->args[WK__ATTENTION_MASK + 1 + n] = moves ? wk__stride(mask, d) * wk__itemsize(mask) : 0;
+  }
+}
+
+static int64_t float_bits(float value) {
+  union {
+    float f;
+    uint32_t bits;
+  } u = {value};
+  return u.bits;
+}
+
+/* A word w is kept where fma(w, 2^-32, 2^-33) < 1 - p, as dropout's mask has it: those below the least that is not. */
+static uint32_t least_dropped(double p) {
+  float kept = (float)(1 - p);
+  uint64_t low = 0, high = UINT64_C(1) << 32;
+  while (low < high) {
+    uint64_t middle = (low + high) / 2;
+    if (fmaf((float)(uint32_t)middle, 0x1p-32f, 0x1p-33f) < kept)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return (uint32_t)wk__min((int64_t)low, (int64_t)UINT32_MAX);
+}
+
+static void set_dropout(attention *a, double p, const wk_tensor *state, int64_t threads) {
+  if (p == 0) return;
+  a->kind.dropout = true;
+  a->args[WK__ATTENTION_DRAW] = (int64_t)(uintptr_t)wk__address(state);
+  a->args[WK__ATTENTION_THREADS] = threads;
+  a->args[WK__ATTENTION_RECIPROCAL] = (INT64_C(1) << 32) / threads;
+  a->args[WK__ATTENTION_LEAST] = least_dropped(p);
+  a->args[WK__ATTENTION_KEPT] = float_bits((float)wk__dropout_scale(WK__OP(_dropout), p, WK_FLOAT32));
+}
+
+static void begin(attention *a, const wk_tensor *q, const wk_tensor *k, bool causal, const wk_value *scale) {
+  double factor = wk__value_is_real(scale) ? scale->number : 1 / sqrt((double)wk__size(q, 3));
+  *a = (attention){.stream = wk__cuda_stream_of(wk__stream_of(q->device)),
+                   .batch = wk__size(q, 0),
+                   .heads = wk__size(q, 1),
+                   .key_heads = wk__size(k, 1),
+                   .queries = wk__size(q, 2),
+                   .keys = wk__size(k, 2)};
+  a->kind = (wk__ptx_attention){.half = q->dtype == WK_FLOAT16,
+                                .causal = causal,
+                                .capability = (uint8_t)a->stream->device->capability,
+                                .warpgroups = wk__size(q, 3) <= 128 && wk__cuda_has_warpgroups(a->stream->device),
+                                .size = (uint16_t)wk__size(q, 3)};
+  a->args[WK__ATTENTION_HEADS] = a->heads;
+  a->args[WK__ATTENTION_GROUP] = a->heads / wk__max(a->key_heads, 1);
+  a->args[WK__ATTENTION_T] = a->queries, a->args[WK__ATTENTION_S] = a->keys;
+  a->args[WK__ATTENTION_SCALE] = float_bits((float)factor);
+}
+
+/* ---- launches ---- */
+
+static wk_status run(attention *a, wk__ptx_attention_pass pass) {
+  static const char *const names[] = {"attention", "attention delta", "attention dk, dv", "attention dq"};
+  const wk__cuda_written *k;
+  bool by_keys = pass == WK__ATTENTION_KEYS, groups = a->kind.warpgroups;
+  int64_t rows = by_keys ? a->keys : a->queries, heads = by_keys ? a->key_heads : a->heads;
+  if (rows == 0 || heads == 0 || a->batch == 0) return WK_OK;
+  a->kind.pass = (uint8_t)pass;
+  if (by_keys && a->kind.size <= 64) a->kind.warpgroups = false; /* two blocks of mma.sync were faster */
+  WK_TRY(wk__cuda_enter(a->stream->device));
+  WK_TRY(wk__cuda_find_written(a->stream->device, &a->kind, sizeof a->kind, write, &k));
+  a->kind.warpgroups = groups;
+  CUevent begin;
+  void *params[] = {a->args};
+  wk__cuda_time_begin(a->stream, &begin);
+  wk_status status =
+      WK__CUDA(cuLaunchKernel, k->function, (unsigned)(wk__ceil_div(rows, k->rows) * k->parts), (unsigned)heads,
+               (unsigned)a->batch, (unsigned)k->threads, 1, 1, (unsigned)k->shared, a->stream->handle, params, NULL);
+  if (WK_LIKELY(!begin)) return status;
+  char name[WK__CUDA_NAME_BYTES];
+  (void)snprintf(name, sizeof name, "%s %s %lldx%lldx%lldx%lldx%d", names[pass], a->kind.half ? "f16" : "bf16",
+                 (long long)a->batch, (long long)a->heads, (long long)a->queries, (long long)a->keys, a->kind.size);
+  wk__cuda_time_end(a->stream, begin, name);
+  return status;
+}
+
+/* Probabilities that dropout draws for. */
+static int64_t drawn(const attention *a) { return a->batch * a->heads * a->queries * a->keys; }
+
+static wk_status check_drawn(const attention *a) {
+  if (drawn(a) <= (int64_t)UINT32_MAX * 4) return WK_OK;
+  return wk_fail(WK_NOT_IMPLEMENTED, "dropout of %lld probabilities in attention on cuda", (long long)drawn(a));
+}
+
+static void take_draws(attention *a, wk__call *c, double p) {
+  uint64_t seed = 0, offset = 0;
+  wk__generator *generator = wk__generator_default_of(c->outputs[0]->device);
+  if (drawn(a) == 0 || !generator) return;
+  wk__cuda_take_mask(a->stream->device, generator, drawn(a), &seed, &offset);
+  a->args[WK__ATTENTION_SEED] = (int64_t)seed, a->args[WK__ATTENTION_OFFSET] = (int64_t)(offset / 4);
+  set_dropout(a, p, c->outputs[2], wk__cuda_mask_threads(a->stream->device, drawn(a)));
+}
+
+static wk_status run_forward(wk__call *c, double p, bool causal, const wk_tensor *mask, const wk_value *scale) {
+  WK__ARGS(_fused_attention);
+  attention a;
+  wk_tensor *q = in_pieces(c->args[A_query].tensor), *k = in_pieces(c->args[A_key].tensor),
+            *value = in_pieces(c->args[A_value].tensor);
+  if (!q || !k || !value) return wk_error_category();
+  begin(&a, q, k, causal, scale);
+  if (p > 0) WK_TRY(check_drawn(&a));
+  set_operand(&a, WK__ATTENTION_Q, q), set_operand(&a, WK__ATTENTION_K, k), set_operand(&a, WK__ATTENTION_V, value);
+  set_operand(&a, WK__ATTENTION_OUT, c->outputs[0]);
+  set_mask(&a, mask);
+  a.args[WK__ATTENTION_LOGARITHMS] = (int64_t)(uintptr_t)wk__address(c->outputs[1]);
+  if (p > 0) take_draws(&a, c, p);
+  return run(&a, WK__ATTENTION_FORWARD);
+}
+
+static wk_status forward(wk__call *c) {
+  WK__ARGS(_fused_attention);
+  return run_forward(c, 0, wk__arg_bool(c, A_is_causal), wk__arg_tensor(c, A_attn_mask), &c->args[A_scale]);
+}
+
+static wk_status forward_dropout(wk__call *c) {
+  WK__ARGS(_fused_attention_dropout);
+  return run_forward(c, c->args[A_dropout_p].number, wk__arg_bool(c, A_is_causal), wk__arg_tensor(c, A_attn_mask),
+                     &c->args[A_scale]);
+}
+
+static wk_status in_scope(wk__call *c, wk_status (*fn)(wk__call *)) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_status status = fn(c);
+  wk_scope_end(&scope);
+  return status;
+}
+wk_status wk__cuda_fused_attention(wk__call *c) { return in_scope(c, forward); }
+wk_status wk__cuda_fused_attention_dropout(wk__call *c) { return in_scope(c, forward_dropout); }
+
+static wk_status backward(wk__call *c) {
+  WK__ARGS(_fused_attention_backward);
+  attention a;
+  double p = c->args[A_dropout_p].number;
+  wk_tensor *q = in_pieces(c->args[A_query].tensor), *k = in_pieces(c->args[A_key].tensor),
+            *value = in_pieces(c->args[A_value].tensor), *g = in_pieces(c->args[A_grad_out].tensor),
+            *out = in_pieces(c->args[A_out].tensor), *sums = c->args[A_logsumexp].tensor;
+  wk_tensor *deltas = wk_empty_like(sums, WK_DTYPE_NONE, (wk_value){0}, NULL);
+  if (!q || !k || !value || !g || !out || !deltas) return wk_error_category();
+  begin(&a, q, k, wk__arg_bool(c, A_is_causal), &c->args[A_scale]);
+  set_operand(&a, WK__ATTENTION_Q, q), set_operand(&a, WK__ATTENTION_K, k), set_operand(&a, WK__ATTENTION_V, value);
+  set_operand(&a, WK__ATTENTION_OUT, out), set_operand(&a, WK__ATTENTION_DOUT, g);
+  set_operand(&a, WK__ATTENTION_DQ, c->outputs[0]), set_operand(&a, WK__ATTENTION_DK, c->outputs[1]);
+  set_operand(&a, WK__ATTENTION_DV, c->outputs[2]);
+  a.args[WK__ATTENTION_LOGARITHMS] = (int64_t)(uintptr_t)wk__address(sums);
+  a.args[WK__ATTENTION_DELTAS] = (int64_t)(uintptr_t)wk__address(deltas);
+  wk__ptx_attention plain = a.kind; /* deltas depend on neither mask nor dropout */
+  plain.causal = plain.warpgroups = false;
+  attention of_deltas = a;
+  of_deltas.kind = plain;
+  WK_TRY(run(&of_deltas, WK__ATTENTION_DELTA));
+  set_mask(&a, wk__arg_tensor(c, A_attn_mask));
+  if (p > 0 && drawn(&a) > 0)
+    set_dropout(&a, p, c->args[A_rng_state].tensor, wk__cuda_mask_threads(a.stream->device, drawn(&a)));
+  WK_TRY(run(&a, WK__ATTENTION_KEYS));
+  return run(&a, WK__ATTENTION_QUERIES);
+}
+wk_status wk__cuda_fused_attention_backward(wk__call *c) { return in_scope(c, backward); }

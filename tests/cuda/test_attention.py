@@ -1,0 +1,218 @@
+"""Attention of small floats without the scores in memory (codegen/ptx_attention.h): values and gradients against the
+formula in doubles, dropout against the mask that the formula's own dropout draws, and what is left to the parts."""
+
+import math
+
+import pytest
+
+import wick as torch
+
+F = torch.nn.functional
+TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3}
+
+
+def formula(q, k, v, mask, causal, scale, kept):
+    """softmax(scale q k^T + mask) v in doubles; `kept`: what the probabilities are multiplied by, or None."""
+    groups = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+    scores = (q @ k.transpose(-1, -2)) * scale
+    if causal:
+        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
+        scores = scores.masked_fill(seen.logical_not(), -math.inf)
+    if mask is not None and mask.dtype == torch.bool:
+        scores = scores.masked_fill(mask.logical_not(), -math.inf)
+    elif mask is not None:
+        scores = scores + mask.double()
+    weights = scores.softmax(-1)
+    return (weights if kept is None else weights * kept) @ v
+
+
+def operands(batch, heads, key_heads, queries, keys, size, dtype):
+    shapes = ((heads, queries), (key_heads, keys), (key_heads, keys), (heads, queries))
+    return [torch.randn(batch, h, t, size).to(dtype) for h, t in shapes]
+
+
+def mask_of(kind, batch, heads, queries, keys, dtype):
+    if kind == "bool":
+        return (torch.rand(heads, queries, keys) > 0.3) | (torch.arange(keys) == 0)
+    if kind == "f32":
+        return torch.randn(queries, keys)
+    return torch.randn(batch, 1, queries, keys).to(dtype) if kind == "own" else None
+
+
+def error(got, wanted):
+    return ((got.cpu().double() - wanted).norm() / wanted.norm()).item()
+
+
+def run(q, k, v, grad, seed=3, **options):
+    """Value and gradients on the device."""
+    torch.manual_seed(seed)
+    inputs = [t.to("cuda").requires_grad_() for t in (q, k, v)]
+    y = F.scaled_dot_product_attention(*inputs, **options)
+    y.backward(grad.to("cuda"))
+    return y, [t.grad for t in inputs]
+
+
+@pytest.mark.parametrize("how", ["mma", "wgmma"])
+@pytest.mark.parametrize(
+    "batch, heads, key_heads, queries, keys, size, dtype, causal, mask, dropout",
+    [
+        (1, 1, 1, 16, 16, 64, torch.bfloat16, False, None, 0.0),
+        (1, 2, 2, 70, 90, 64, torch.bfloat16, False, None, 0.0),
+        (2, 4, 2, 70, 90, 64, torch.bfloat16, True, None, 0.0),
+        (1, 1, 1, 140, 68, 64, torch.bfloat16, False, None, 0.3),
+        (1, 2, 1, 68, 132, 64, torch.float16, True, None, 0.5),
+        (1, 2, 2, 40, 72, 128, torch.float16, True, None, 0.0),
+        (1, 1, 1, 300, 300, 64, torch.bfloat16, True, None, 0.0),
+        (1, 1, 1, 130, 292, 128, torch.bfloat16, False, None, 0.1),
+        (1, 1, 1, 40, 72, 80, torch.float16, False, "bool", 0.0),
+        (1, 2, 2, 33, 50, 72, torch.bfloat16, False, "f32", 0.0),
+        (2, 2, 2, 33, 52, 40, torch.bfloat16, False, "own", 0.2),
+        (2, 2, 1, 33, 52, 40, torch.float16, False, "own", 0.2),
+        (1, 1, 1, 40, 72, 256, torch.bfloat16, True, None, 0.0),
+        (1, 1, 1, 40, 30, 192, torch.float16, False, "bool", 0.0),
+        (1, 1, 1, 5, 3, 8, torch.float16, False, None, 0.0),
+    ],
+)
+def test_is_the_formula(
+    batch, heads, key_heads, queries, keys, size, dtype, causal, mask, dropout, how, monkeypatch
+):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", how)
+    torch.manual_seed(1)
+    q, k, v, grad = operands(batch, heads, key_heads, queries, keys, size, dtype)
+    m = mask_of(mask, batch, heads, queries, keys, dtype)
+    kept = None
+    if dropout:
+        torch.manual_seed(3)
+        kept = torch.dropout(torch.ones(batch, heads, queries, keys, device="cuda"), dropout, True).cpu().double()
+    y, grads = run(
+        q,
+        k,
+        v,
+        grad,
+        attn_mask=None if m is None else m.to("cuda"),
+        dropout_p=dropout,
+        is_causal=causal,
+        enable_gqa=heads != key_heads,
+    )
+    assert type(y.grad_fn).__name__.startswith("FusedAttention")
+    exact = [t.double().requires_grad_() for t in (q, k, v)]
+    wanted = formula(*exact, m, causal, 1 / math.sqrt(size), kept)
+    wanted.backward(grad.double())
+    for got, want in [(y.detach(), wanted.detach())] + [(g, t.grad) for g, t in zip(grads, exact, strict=True)]:
+        assert error(got, want) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("how", ["mma", "wgmma"])
+def test_same_bits_every_time(how, monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", how)
+    torch.manual_seed(1)
+    q, k, v, grad = operands(1, 2, 1, 70, 132, 64, torch.bfloat16)
+    runs = [run(q, k, v, grad, dropout_p=0.2, is_causal=True, enable_gqa=True) for _ in range(2)]
+    for a, b in zip([runs[0][0], *runs[0][1]], [runs[1][0], *runs[1][1]], strict=True):
+        assert torch.equal(a, b)
+
+
+def test_dropout_takes_from_the_generator_what_its_mask_would():
+    def state_after(fn):
+        torch.manual_seed(5)
+        fn()
+        return torch.cuda.get_rng_state().tolist()
+
+    q = torch.randn(1, 2, 12, 16, device="cuda", dtype=torch.bfloat16)
+    mask = torch.ones(1, 2, 12, 12, device="cuda")
+    attention = state_after(lambda: F.scaled_dot_product_attention(q, q, q, dropout_p=0.1))
+    assert attention == state_after(lambda: torch.dropout(mask, 0.1, True))
+    assert attention != state_after(lambda: None)
+
+
+def test_a_row_that_sees_nothing_is_zero():
+    torch.manual_seed(1)
+    q, k, v, grad = operands(1, 1, 1, 20, 24, 16, torch.float16)
+    mask = torch.ones(20, 24, dtype=torch.bool)
+    mask[3] = False
+    y, grads = run(q, k, v, grad, attn_mask=mask.to("cuda"))
+    assert y[0, 0, 3].abs().sum().item() == 0
+    assert grads[0][0, 0, 3].abs().sum().item() == 0
+    assert all(torch.isfinite(t).all().item() for t in [y, *grads])
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_the_result_lies_as_the_query_does(inside):
+    """Heads inside of rows, as a projection's result has them, and operands whose rows are not of 16-byte pieces."""
+    x = torch.randn(2, 9, 3 * 32, device="cuda", dtype=torch.bfloat16)
+    q, k, v = (t.view(2, 9, 2, 16).transpose(1, 2) for t in x.split(32, dim=2))
+    if not inside:
+        q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
+    y = F.scaled_dot_product_attention(q, k, v)
+    assert y.transpose(1, 2).is_contiguous() == inside
+    wanted = formula(*(t.cpu().double() for t in (q, k, v)), None, False, 0.25, None)
+    assert error(y, wanted) < TOLERANCE[torch.bfloat16]
+    odd = torch.randn(2, 2, 9, 17, device="cuda", dtype=torch.bfloat16)[..., 1:]
+    wanted = formula(*(t.cpu().double() for t in (odd, k, v)), None, False, 0.25, None)
+    assert error(F.scaled_dot_product_attention(odd, k, v), wanted) < TOLERANCE[torch.bfloat16]
+
+
+@pytest.mark.parametrize("sizes", [(0, 2, 3, 4), (1, 2, 0, 4), (1, 2, 3, 0)])
+def test_nothing_to_do(sizes):
+    batch, heads, queries, keys = sizes
+    q, k, v, grad = operands(batch, heads, heads, queries, keys, 16, torch.bfloat16)
+    y, grads = run(q, k, v, grad)
+    assert y.shape == (batch, heads, queries, 16)
+    assert y.abs().sum().item() == 0
+    assert all(g.abs().sum().item() == 0 for g in grads)
+
+
+def test_what_does_not_fit_is_taken_apart():
+    torch.manual_seed(1)
+    for size, other in ((12, 12), (16, 24)):
+        q, k = (torch.randn(1, 2, 6, size, dtype=torch.bfloat16, device="cuda", requires_grad=True) for _ in range(2))
+        v = torch.randn(1, 2, 6, other, dtype=torch.bfloat16, device="cuda")
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        assert not type(y.grad_fn).__name__.startswith("FusedAttention")
+        wanted = formula(*(t.detach().cpu().double() for t in (q, k, v)), None, True, size**-0.5, None)
+        assert error(y.detach(), wanted) < TOLERANCE[torch.bfloat16]
+    mask = torch.zeros(6, 6, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    q = torch.randn(1, 2, 6, 16, dtype=torch.bfloat16, device="cuda")
+    F.scaled_dot_product_attention(q, q, q, attn_mask=mask).sum().backward()
+    assert mask.grad is not None
+
+
+def test_dropout_of_a_causal_formula():
+    """In f32, whose parts are beside each other on the device."""
+    torch.manual_seed(1)
+    q, k, v, grad = (t.float() for t in operands(1, 2, 2, 8, 8, 16, torch.float16))
+    y, _ = run(q, k, v, grad, dropout_p=0.5, is_causal=True)
+    torch.manual_seed(3)
+    kept = torch.dropout(torch.ones(1, 2, 8, 8, device="cuda"), 0.5, True).cpu().double()
+    assert error(y.detach(), formula(*(t.double() for t in (q, k, v)), None, True, 0.25, kept)) < 1e-5
+
+
+def test_compiled_and_under_vmap():
+    torch.manual_seed(1)
+    q, k, v, grad = operands(2, 2, 2, 20, 24, 16, torch.bfloat16)
+
+    def step(q, k, v):
+        return F.scaled_dot_product_attention(q * 2, k, v, is_causal=True) + 1
+
+    def gradients(fn):
+        inputs = [t.to("cuda").requires_grad_() for t in (q, k, v)]
+        y = fn(*inputs)
+        y.backward(grad.to("cuda"))
+        return [y.detach()] + [t.grad for t in inputs]
+
+    for eager, compiled in zip(gradients(step), gradients(torch.compile(step)), strict=True):
+        assert torch.equal(eager, compiled)
+    many = [torch.stack([t, t + 1]).to("cuda") for t in (q, k, v)]
+    batched = torch.func.vmap(step)(*many)
+    for n in range(2):
+        assert torch.equal(batched[n], step(*(t[n] for t in many)))
+
+
+def test_autocast():
+    q = torch.randn(1, 2, 8, 16, device="cuda", requires_grad=True)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        y = F.scaled_dot_product_attention(q, q, q)
+    assert y.dtype == torch.bfloat16
+    y.sum().backward()
+    assert q.grad.dtype == torch.float32
