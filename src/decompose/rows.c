@@ -261,6 +261,77 @@ WK__DECOMPOSE_ONE(linear) {
   return x->ndim == 2 ? y : wk__d_reshape(y, sizes, x->ndim);
 }
 
+/* ---- products of bytes: cpu/quant/quant.h ---- */
+
+WK__DECOMPOSE_ONE(int_mm) {
+  WK__ARGS(_int_mm);
+  return wk_mm(wk__in_dtype(ARG(A_self), WK_INT32), wk__in_dtype(ARG(A_mat2), WK_INT32));
+}
+
+WK__DECOMPOSE_ONE(quant_linear) {
+  WK__ARGS(_quant_linear);
+  wk_tensor *w = wk__quant_weight(ARG(A_weight), c->args[A_format].string, ARG(A_scales), wk__arg_int(c, A_group));
+  wk_tensor *bias = ARG(A_bias) ? wk__in_dtype(ARG(A_bias), WK_FLOAT32) : NULL;
+  wk_tensor *y = wk_linear(wk__in_dtype(ARG(A_input), WK_FLOAT32), w, bias);
+  return wk__in_dtype(y, (wk_dtype)ARG(A_input)->dtype);
+}
+
+/* Pairs (..., 2) of integers as bytes (...), the first in the low bits. */
+static wk_tensor *as_bytes(wk_tensor *pairs) {
+  wk_tensor *low = wk_bitwise_and_Scalar(wk_select_int(pairs, -1, wk_int_of(0)), wk__v_int(15));
+  wk_tensor *high = wk_bitwise_and_Scalar(wk_select_int(pairs, -1, wk_int_of(1)), wk__v_int(15));
+  return wk__in_dtype(wk__d_add(low, wk_mul_Scalar(high, wk__v_int(16))), WK_UINT8);
+}
+/* Of k neighbours of each row of sixteen, `depth` at a time: (panels, 8 k) bytes. */
+static wk_tensor *panels_of(wk_tensor *w, wk_int panels, int64_t k, int64_t depth) {
+  wk_int sizes[] = {panels, wk_int_of(16), wk_int_of(k / depth), wk_int_of(depth / 2), wk_int_of(2)};
+  wk_int order[] = {wk_int_of(0), wk_int_of(2), wk_int_of(1), wk_int_of(3), wk_int_of(4)};
+  wk_tensor *bytes = as_bytes(wk_permute(wk__d_reshape(w, sizes, 5), order, 5));
+  return wk__d_reshape(bytes, (wk_int[]){panels, wk_int_of(8 * k)}, 2);
+}
+WK__DECOMPOSE_ONE(int4pack) {
+  wk_tensor *w = ARG(WK__ARG(_convert_weight_to_int4pack_for_cpu, self)), *parts[2];
+  int64_t k = wk_int_guard_value(w->sizes[1]), whole = k / 8 * 8;
+  wk_int panels = wk_int_floordiv(w->sizes[0], wk_int_of(16)), last = wk_int_of(k - whole);
+  int count = 0;
+  if (whole) parts[count++] = panels_of(wk_narrow(w, 1, wk_int_of(0), wk_int_of(whole)), panels, whole, 8);
+  if (whole < k || !k) parts[count++] = panels_of(wk_narrow(w, 1, wk_int_of(whole), last), panels, k - whole, 2);
+  wk_tensor *all = count == 2 ? wk_cat(parts, 2, 1) : parts[0];
+  return wk__d_reshape(all, (wk_int[]){w->sizes[0], wk_int_of(k / 2)}, 2);
+}
+
+/* q (..., in) of bytes: (sum of (q - zero) w) steps scales + bias, where steps is a number or one of each row. */
+static wk_tensor *sums_of_bytes(wk_tensor *q, int64_t zero, wk_tensor *w, wk_tensor *steps, wk_value step,
+                                wk_tensor *scales, wk_tensor *bias) {
+  wk_int last = wk_int_of(1), sizes[WK_MAX_DIMS];
+  wk_int rows[] = {wk_int_floordiv(q->numel, wk_int_max(w->sizes[1], wk_int_of(1))), w->sizes[1]};
+  memcpy(sizes, q->sizes, q->ndim * sizeof *sizes);
+  sizes[q->ndim - 1] = w->sizes[0];
+  wk_tensor *sums = wk__int_mm(wk__d_reshape(q, rows, 2), wk_t(w));
+  if (zero) sums = wk__d_sub(sums, wk_mul_Scalar(wk_sum_dim_IntList(w, &last, 1, false, WK_INT32), wk__v_int(zero)));
+  wk_tensor *y = wk__d_reshape(wk__in_dtype(sums, WK_FLOAT32), sizes, q->ndim);
+  y = wk_mul(steps ? wk_mul(y, steps) : wk_mul_Scalar(y, step), scales);
+  return bias ? wk__d_add(y, wk__in_dtype(bias, WK_FLOAT32)) : y;
+}
+
+WK__DECOMPOSE_ONE(int8_linear) {
+  WK__ARGS(_int8_linear);
+  return sums_of_bytes(ARG(A_input), wk__arg_int(c, A_zero_point), ARG(A_weight), NULL, VALUE(A_scale), ARG(A_scales),
+                       ARG(A_bias));
+}
+
+WK__DECOMPOSE_ONE(int8_dynamic_linear) {
+  WK__ARGS(_int8_dynamic_linear);
+  wk_int last = wk_int_of(-1);
+  wk_dtype dtype = (wk_dtype)ARG(A_input)->dtype;
+  wk_tensor *x = wk__in_dtype(ARG(A_input), WK_FLOAT32), *most = wk_amax(wk_abs(x), &last, 1, true);
+  wk_tensor *steps = wk_div_Scalar(wk_clamp(most, wk__v_double(1e-5), WK__NO_VALUE), wk__v_int(127));
+  wk_tensor *q = wk_clamp(wk_round(wk_div(x, steps)), wk__v_int(-128), wk__v_int(127));
+  q = wk__in_dtype(q, WK_INT8);
+  if (!q) return NULL;
+  return wk__in_dtype(sums_of_bytes(q, 0, ARG(A_weight), steps, WK__NO_VALUE, ARG(A_scales), ARG(A_bias)), dtype);
+}
+
 /* ---- attention, as it is written in the paper (Vaswani et al., 2017): (B, H, T, D) by (B, H, S, D) ---- */
 
 typedef struct attention {

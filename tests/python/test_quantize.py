@@ -145,6 +145,35 @@ def test_dynamic_products_are_those_of_integers():
     assert wick.equal(found, wanted.float() * wick.tensor(scale) * scales + bias)
 
 
+def decomposed(function, *args):
+    """What the operator's decomposition gives."""
+    before = _C._set_decomposing(2)
+    try:
+        return function(*args)
+    finally:
+        _C._set_decomposing(before)
+
+
+def test_decompositions():
+    weight, scales = int8_channels(wick.randn(20, 100))
+    x, bias = wick.randn(3, 5, 100), wick.randn(20)
+    u = wick.randint(0, 256, (3, 5, 100), dtype=wick.uint8)
+    calls = [
+        (_C._int8_dynamic_linear, x, weight, scales, bias),
+        (_C._int8_linear, u, 0.05, 7, weight, scales, bias),
+        (_C._int_mm, u[0], weight.t()),
+        *(
+            (_C._convert_weight_to_int4pack_for_cpu, wick.randint(0, 16, (32, k), dtype=wick.int32), 1)
+            for k in (32, 6, 70)
+        ),
+    ]
+    for function, *args in calls:
+        found, wanted = decomposed(function, *args), function(*args)
+        assert found.dtype == wanted.dtype and wick.equal(found, wanted), function
+    found = decomposed(_C._quant_linear, x, weight, "int8", scales, 0, bias)
+    wick.testing.assert_close(found, _C._quant_linear(x, weight, "int8", scales, 0, bias), rtol=1e-5, atol=1e-4)
+
+
 def test_state_dicts_and_copies():
     model, x = quantized("int4"), wick.randn(2, 256)
     other = quantized("int4")

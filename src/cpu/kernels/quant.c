@@ -116,28 +116,6 @@ static wk_status multiply(const wk__packed_weight *w, wk_tensor *input, wk_tenso
   return y == out ? WK_OK : wk__copy_into(out, y);
 }
 
-static wk_status int8pack_mm(wk__call *c) {
-  WK__ARGS(_weight_int8pack_mm);
-  wk_tensor *w = c->args[A_mat2].tensor, *scales = plain_float(c->args[A_scales].tensor);
-  if (!scales) return wk_error_category();
-  wk__packed_weight weight = {
-      WK__QUANT_INT8, wk__size(w, 0), wk__size(w, 1), wk__data(w), (const float *)wk__data(scales), 0};
-  return multiply(&weight, c->args[A_self].tensor, NULL, c->outputs[0]);
-}
-
-static wk_status int4pack_mm(wk__call *c) {
-  WK__ARGS(_weight_int4pack_mm_for_cpu);
-  wk_tensor *w = c->args[A_mat2].tensor, *scales = plain_float(c->args[A_qScaleAndZeros].tensor);
-  if (!scales) return wk_error_category();
-  wk__packed_weight weight = {WK__QUANT_INT4,
-                              wk__size(w, 0),
-                              wk__size(w, 1) * 2,
-                              wk__data(w),
-                              (const float *)wk__data(scales),
-                              wk__arg_int(c, A_qGroupSize)};
-  return multiply(&weight, c->args[A_self].tensor, NULL, c->outputs[0]);
-}
-
 /* The weight of _quant_linear or _quant_weight, whose arguments are in this order. */
 static wk_status read_weight(const wk__call *c, int first, wk__packed_weight *out) {
   WK__ARGS(_quant_weight);
@@ -198,8 +176,6 @@ static wk_status int4pack(wk__call *c) {
 IN_SCOPE(int_mm, int_mm)
 IN_SCOPE(int8_dynamic_linear, dynamic_linear)
 IN_SCOPE(int8_linear, int8_linear)
-IN_SCOPE(weight_int8pack_mm, int8pack_mm)
-IN_SCOPE(weight_int4pack_mm, int4pack_mm)
 IN_SCOPE(quant_linear, quant_linear)
 IN_SCOPE(quant_weight, quant_weight)
 IN_SCOPE(int4pack, int4pack)

@@ -240,12 +240,7 @@ wk_status wk__meta_int_mm(wk__call *c) {
 static bool is_float(const wk_tensor *t) {
   return t->dtype == WK_FLOAT32 || t->dtype == WK_FLOAT16 || t->dtype == WK_BFLOAT16;
 }
-static wk_status product_of(wk__call *c, const wk_tensor *a, wk_int columns) {
-  wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 2, (wk_int[]){a->sizes[0], columns});
-  return WK_OK;
-}
-
-wk_status wk__meta_weight_int8pack_mm(wk__call *c) {
+static wk_status check_int8pack(wk__call *c) {
   WK__ARGS(_weight_int8pack_mm);
   const wk_tensor *a = c->args[A_self].tensor, *b = c->args[A_mat2].tensor, *scales = c->args[A_scales].tensor;
   static const char name[] = "_weight_int8pack_mm_cpu";
@@ -258,7 +253,15 @@ wk_status wk__meta_weight_int8pack_mm(wk__call *c) {
     return wk_fail(WK_RUNTIME_ERROR, "%s : expect B.size(1) == %lld", name, wk__shown(a->sizes[1]));
   if (scales->ndim != 1 || !wk_int_eq(scales->sizes[0], b->sizes[0]))
     return wk_fail(WK_RUNTIME_ERROR, "%s : expect scales to be 1d tensor with size %lld", name, wk__shown(b->sizes[0]));
-  return product_of(c, a, b->sizes[0]);
+  return WK_OK;
+}
+wk_status wk__compose_weight_int8pack_mm(wk__call *c) {
+  WK__ARGS(_weight_int8pack_mm);
+  WK_TRY(check_int8pack(c));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *scales = wk__in_dtype(c->args[A_scales].tensor, WK_FLOAT32);
+  return wk__give(c, &scope, wk__quant_linear(c->args[A_self].tensor, c->args[A_mat2].tensor, "int8", scales, 0, NULL));
 }
 
 wk_status wk__meta_int4pack(wk__call *c) {
@@ -278,7 +281,7 @@ wk_status wk__meta_int4pack(wk__call *c) {
 
 static bool is_group(int64_t g) { return g == 32 || g == 64 || g == 128 || g == 256; }
 
-wk_status wk__meta_weight_int4pack_mm(wk__call *c) {
+static wk_status check_int4pack(wk__call *c) {
   WK__ARGS(_weight_int4pack_mm_for_cpu);
   const wk_tensor *a = c->args[A_self].tensor, *b = c->args[A_mat2].tensor, *s = c->args[A_qScaleAndZeros].tensor;
   int64_t group = wk__arg_int(c, A_qGroupSize);
@@ -300,7 +303,17 @@ wk_status wk__meta_weight_int4pack_mm(wk__call *c) {
   if (!wk_int_eq(wk_int_mul(s->sizes[0], wk_int_of(group)), a->sizes[1]))
     return wk_fail(WK_RUNTIME_ERROR, "%s: expect qScaleAndZeros to have a row for each %lld of K, %lld in all", name,
                    (long long)group, wk__shown(a->sizes[1]));
-  return product_of(c, a, b->sizes[0]);
+  return WK_OK;
+}
+wk_status wk__compose_weight_int4pack_mm(wk__call *c) {
+  WK__ARGS(_weight_int4pack_mm_for_cpu);
+  WK_TRY(check_int4pack(c));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *scales = wk__in_dtype(c->args[A_qScaleAndZeros].tensor, WK_FLOAT32);
+  return wk__give(c, &scope,
+                  wk__quant_linear(c->args[A_self].tensor, c->args[A_mat2].tensor, "int4", scales,
+                                   wk__arg_int(c, A_qGroupSize), NULL));
 }
 
 /* ---- wick's own: any leading dims, a bias ---- */
