@@ -2,7 +2,7 @@
  *
  * In: sessions and segments of an interpreter whose binding has a list. Out: dicts at its end (explain.h has them).
  * Invariant: nothing fails and no exception is lost; a segment that was noted tells what became of it when it goes, so
- * that functions which end before the program are seen as well. Tests: tests/python/test_trace.py. */
+ * that functions which end before the program are seen as well. Tests: tests/python/test_trace_page.py. */
 #define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <unistd.h>

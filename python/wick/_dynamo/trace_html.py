@@ -2,7 +2,7 @@
 
 In: a Run (tracing.py). Out: text of one HTML page that needs nothing else. It is bounded: spans and texts that are too
 many are left out, the steps of late runs and the graphs of late segments first, and the page says how much.
-Tests: tests/python/test_trace.py.
+Tests: tests/python/test_trace_page.py.
 """
 
 import json

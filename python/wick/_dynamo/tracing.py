@@ -2,7 +2,7 @@
 
 In: the notes of capture (_C._set_notes), the timeline of the executor (_C._begin_timeline), the compiled functions that
 are left at the end. Out: a Run, which trace_html.py makes a page of. Nothing that the program can see is changed, and
-compiled functions that end before it are seen as they end. Tests: tests/python/test_trace.py.
+compiled functions that end before it are seen as they end. Tests: tests/python/test_trace_page.py.
 """
 
 import threading
