@@ -228,6 +228,9 @@ def text_of(page):
 def test_page_tells_everything(tmp_path, capsys):
     file = tmp_path / "out.html"
     output = explain(broken, html=file)(wick.ones(2, 2))
+    assert text_of(file.read_text())
+    output.compiled.wait_for_native()  # which kernels have native code stands on the page
+    output.to_html(file)
     text = text_of(file.read_text())
     assert file.read_text() == output.to_html()
     assert 'print("<between>", y, end="")' in text  # source lines, escaped
