@@ -162,6 +162,24 @@ static wk__reg made_view(wk__recording *r, const wk__binding *b, PyObject *view,
   return reg;
 }
 
+/* Whether what is left in the iterator is what a new one over the view gives behind the first `taken`: it is not where
+ * the dictionary has been changed since, which the real one takes as an error, or goes over in the order that it was.
+ */
+static bool goes_on_behind(PyObject *o, PyObject *view, Py_ssize_t taken) {
+  PyObject *how = PyObject_CallMethod(o, "__reduce__", NULL), *all = PySequence_List(view);
+  PyObject *args = how ? PyTuple_GET_ITEM(how, 1) : NULL, *left = args ? PyTuple_GET_ITEM(args, 0) : NULL;
+  bool same = all && left && PyList_Check(left) && PyList_GET_SIZE(all) == PyList_GET_SIZE(left) + taken;
+  bool pairs = Py_TYPE(o) == &PyDictIterItem_Type;
+  for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(left); i++) {
+    PyObject *a = PyList_GET_ITEM(left, i), *b = PyList_GET_ITEM(all, taken + i);
+    same = pairs ? PyTuple_GET_ITEM(a, 0) == PyTuple_GET_ITEM(b, 0) : a == b;
+  }
+  PyErr_Clear();
+  Py_XDECREF(how);
+  Py_XDECREF(all);
+  return same;
+}
+
 /* o = iter(view), of which some have been taken. */
 static wk__reg made_view_iterator(wk__recording *r, const wk__binding *b, PyObject *o, PyObject *dict) {
   PyObject *builtins = PyEval_GetBuiltins(), *iter = PyDict_GetItemString(builtins, "iter");
@@ -169,6 +187,10 @@ static wk__reg made_view_iterator(wk__recording *r, const wk__binding *b, PyObje
   Py_ssize_t taken = PyDict_GET_SIZE(dict) - PyObject_LengthHint(o, 0);
   PyObject *view = PyObject_CallMethod(dict, viewing_method(Py_TYPE(o)), NULL);
   bool known = view && iter && next && wk__reg_constant(r, iter) >= 0 && wk__reg_constant(r, next) >= 0;
+  if (known && !goes_on_behind(o, view, taken)) {
+    wk__record_failed(r, "an iterator of a dictionary that has been changed since");
+    known = false;
+  }
   wk__reg reg =
       known && made_view(r, b, view, dict) >= 0 ? made_of(r, b, o, WK__DO_CALL, (PyObject *[]){iter, view}, 2) : -1;
   for (Py_ssize_t i = 0; reg >= 0 && i < taken; i++)

@@ -187,3 +187,30 @@ def test_a_dict_that_changes_its_size():
     captured = torch.compile(f)
     for _ in range(3):
         assert run(captured) == run(f)
+
+
+@pytest.mark.parametrize("view", ["keys", "values", "items"])
+@pytest.mark.parametrize("change", [
+    lambda d: None, lambda d: d.update(d=4.0), lambda d: d.update(a=d.pop("a")), lambda d: (d.pop("b"), d.update(e=5.0)),
+    lambda d: d.update(c=7.0),
+])  # fmt: skip
+def test_a_dict_of_the_region_that_has_changed_under_its_iterator(view, change):
+    """The loop is interrupted behind the change: what goes on is not made again of the dictionary as it is now."""
+
+    def f(x):
+        d = {"a": 1.0, "b": 2.0, "c": 3.0}
+        iterator = iter(getattr(d, view)())
+        first = next(iterator)
+        change(d)
+        if x.sum() > 1000:  # a break
+            return x
+        try:
+            return x + 1, first, list(iterator)
+        except RuntimeError as error:
+            return x - 1, first, str(error)
+
+    captured = torch.compile(f)
+    expected = f(torch.ones(2))
+    for _ in range(4):
+        found = captured(torch.ones(2))
+        assert found[0].tolist() == expected[0].tolist() and found[1:] == expected[1:]
