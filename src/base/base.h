@@ -92,6 +92,7 @@ typedef enum wk__log {
 } wk__log;
 extern uint32_t wk__log_mask;
 static inline bool wk__log_on(wk__log channel) { return WK_UNLIKELY(wk__log_mask >> channel & 1); }
+const char *wk__log_name(wk__log channel);
 bool wk__log_set(const char *name, bool on);                                  /* false: there is no such channel */
 void wk__log_print(wk__log channel, const char *format, ...) WK_PRINTF(2, 3); /* a line on stderr, "[wick:ops] ..." */
 

@@ -33,6 +33,8 @@ static void warn_unknown(const char *name, size_t length) {
   fputc('\n', stderr);
 }
 
+const char *wk__log_name(wk__log channel) { return channel_names[channel]; }
+
 bool wk__log_set(const char *name, bool on) {
   uint32_t mask = mask_of_name(name, strlen(name));
   wk__log_mask = on ? wk__log_mask | mask : wk__log_mask & ~mask;

@@ -309,6 +309,17 @@ static PyObject *set_log(PyObject *module, PyObject *args) {  // -> new
   return PyBool_FromLong(wk__log_set(name, on));
 }
 
+static PyObject *log_channels(PyObject *module, PyObject *none) {  // -> new
+  (void)module, (void)none;
+  PyObject *names = PyTuple_New(WK__LOG_COUNT);
+  for (int k = 0; names && k < WK__LOG_COUNT; k++) {
+    PyObject *name = PyUnicode_FromString(wk__log_name((wk__log)k));
+    if (!name) Py_CLEAR(names);
+    if (names) PyTuple_SET_ITEM(names, k, name);
+  }
+  return names;
+}
+
 /* Gives what it was before. */
 static PyObject *set_profiling(PyObject *module, PyObject *flag) {  // -> new
   (void)module;
@@ -404,6 +415,7 @@ static PyMethodDef functions[] = {
     {"_set_stance", set_stance, METH_O, "What calls of compiled functions do; gives what they did before."},
     {"_set_forced_compiled", set_forced, METH_O,
      "A function that gives, for a Compiled, what is called in its place, or None; gives the one before."},
+    {"_log_channels", log_channels, METH_NOARGS, "The names of the channels of WICK_LOGS."},
     {"_set_log", set_log, METH_VARARGS, "_set_log(channel, on): whether there is such a channel of WICK_LOGS."},
     {"_is_tracing", is_tracing, METH_NOARGS, "Whether calls are recorded, and tensors have no values."},
     {"_is_compiling", is_compiling, METH_NOARGS, "Whether the caller is being captured."},

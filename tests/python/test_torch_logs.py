@@ -106,6 +106,14 @@ def test_set_logs_forgets_what_was_set(logs, capfd):
     logs.set_logs(**logs.DEFAULT_LOGGING)
 
 
+def test_every_channel_of_wick_can_be_set(logs):
+    """Those of WICK_LOGS are names as well, the newest ones too."""
+    assert {"ops", "kernel", "regions", "kernel_times"} <= set(internal._OWN_CHANNELS)
+    for channel in internal._OWN_CHANNELS:
+        logs.set_logs(**{channel: True})
+        assert torch._C._set_log(channel, False)
+
+
 def test_set_logs_errors(logs):
     with pytest.raises(TypeError, match="unexpected keyword argument 'nothing'"):
         logs.set_logs(nothing=True)

@@ -24,7 +24,7 @@ DEFAULT_LOGGING = {
     "dynamo": logging.INFO, "aot": logging.INFO, "inductor": logging.INFO, "fsdp": logging.INFO, "ddp_graphs": True,
     "graph_breaks": True, "side_effects": True, "guards": True, "recompiles": True, "dynamic": logging.INFO,
 }  # fmt: skip
-_OWN_CHANNELS = ("ops", "loop", "graph", "graph_breaks", "guards", "recompiles", "kernel", "profile")
+_OWN_CHANNELS = _C._log_channels()
 _FLAG_DEBUG_LEAVES = "d"
 
 
