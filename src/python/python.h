@@ -105,6 +105,9 @@ int wk__too_many_dims(void); /* raises what is said of more than WK_MAX_DIMS; -1
 wk_tensor *wk__number_as_tensor(wk__state *state, const wk_value *number, const wk_tensor *beside);
 /* Takes the value. A tensor, a list of tensors as a tuple or list. */
 PyObject *wk__value_to_python(wk__state *state, wk_value *steal_value);  // -> new
+/* Of a call's argument, which it leaves alone: lists of all kinds as lists, devices and strings; a generator as None.
+ */
+PyObject *wk__value_object(wk__state *state, const wk_value *value);  // -> new
 /* Calls an operator from C code of the module; the result as a Python object, errors raised. */
 PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *args,
                              wk_tensor *const *destinations);  // -> new

@@ -102,7 +102,7 @@ void wk__tensor_share_inner(wk_tensor *t, const wk_tensor *of) {
 }
 
 void wk__sparse_release(wk__sparse *s) {
-  if (!s || atomic_fetch_sub_explicit(&s->references, 1, memory_order_acq_rel) > 1) return;
+  if (!s || !wk__last_reference(&s->references)) return;
   wk__release(s->places);
   wk__release(s->columns);
   wk__release(s->values);

@@ -4,7 +4,7 @@
  * test_complex_linalg.py and test_lapack.py. */
 #include <math.h>
 
-#include "cpu/kernels.h"
+#include "cpu/kernels/in_scope.h"
 #include "cpu/kernels/linalg_matrices.h"
 #include "wick/operators.h"
 
@@ -297,20 +297,12 @@ static wk_status matrix_exp(wk__call *c) {
   return sum ? wk__copy_into(c->outputs[0], sum) : wk_error_category();
 }
 
-#define KERNEL(name, fn)                  \
-  wk_status wk__cpu_##name(wk__call *c) { \
-    wk_scope scope;                       \
-    wk_scope_begin(&scope);               \
-    wk_status status = fn(c);             \
-    wk_scope_end(&scope);                 \
-    return status;                        \
-  }
-KERNEL(lu_factor, lu_factor)
-KERNEL(lu_order, lu_order)
-KERNEL(linalg_solve, solve)
-KERNEL(determinant, determinant)
-KERNEL(solve_triangular, triangular)
-KERNEL(cholesky, cholesky)
-KERNEL(ldl_factor, ldl_factor)
-KERNEL(ldl_solve, ldl_solve)
-KERNEL(matrix_exp, matrix_exp)
+WK__KERNEL_IN_SCOPE(lu_factor, lu_factor)
+WK__KERNEL_IN_SCOPE(lu_order, lu_order)
+WK__KERNEL_IN_SCOPE(linalg_solve, solve)
+WK__KERNEL_IN_SCOPE(determinant, determinant)
+WK__KERNEL_IN_SCOPE(solve_triangular, triangular)
+WK__KERNEL_IN_SCOPE(cholesky, cholesky)
+WK__KERNEL_IN_SCOPE(ldl_factor, ldl_factor)
+WK__KERNEL_IN_SCOPE(ldl_solve, ldl_solve)
+WK__KERNEL_IN_SCOPE(matrix_exp, matrix_exp)

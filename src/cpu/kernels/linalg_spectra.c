@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "cpu/kernels.h"
+#include "cpu/kernels/in_scope.h"
 #include "cpu/kernels/linalg_matrices.h"
 #include "wick/operators.h"
 
@@ -252,18 +252,10 @@ static wk_status check_phases(wk__call *c) {
   return wk__copy_into(c->outputs[0], c->args[A_self].tensor);
 }
 
-#define KERNEL(name, fn)                  \
-  wk_status wk__cpu_##name(wk__call *c) { \
-    wk_scope scope;                       \
-    wk_scope_begin(&scope);               \
-    wk_status status = fn(c);             \
-    wk_scope_end(&scope);                 \
-    return status;                        \
-  }
-KERNEL(eigh, eigh)
-KERNEL(eig, eig)
-KERNEL(qr, qr)
-KERNEL(geqrf, geqrf)
-KERNEL(householder_product, householder_product)
-KERNEL(svd, svd)
-KERNEL(check_phases, check_phases)
+WK__KERNEL_IN_SCOPE(eigh, eigh)
+WK__KERNEL_IN_SCOPE(eig, eig)
+WK__KERNEL_IN_SCOPE(qr, qr)
+WK__KERNEL_IN_SCOPE(geqrf, geqrf)
+WK__KERNEL_IN_SCOPE(householder_product, householder_product)
+WK__KERNEL_IN_SCOPE(svd, svd)
+WK__KERNEL_IN_SCOPE(check_phases, check_phases)

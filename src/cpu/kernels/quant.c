@@ -1,7 +1,7 @@
 /* Products with quantized operands on the CPU: brings tensors into the form that cpu/quant/ takes, rows without gaps,
  * floats in f32. Tests: tests/python/test_quantize.py, tests/parity/test_quantization_parity.py. */
 #include "cpu/quant/quant.h"
-#include "cpu/kernels.h"
+#include "cpu/kernels/in_scope.h"
 #include "cpu/workspace.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
@@ -165,17 +165,9 @@ static wk_status int4pack(wk__call *c) {
 
 /* ---- the rows ---- */
 
-#define IN_SCOPE(name, function)          \
-  wk_status wk__cpu_##name(wk__call *c) { \
-    wk_scope scope;                       \
-    wk_scope_begin(&scope);               \
-    wk_status status = function(c);       \
-    wk_scope_end(&scope);                 \
-    return status;                        \
-  }
-IN_SCOPE(int_mm, int_mm)
-IN_SCOPE(int8_dynamic_linear, dynamic_linear)
-IN_SCOPE(int8_linear, int8_linear)
-IN_SCOPE(quant_linear, quant_linear)
-IN_SCOPE(quant_weight, quant_weight)
-IN_SCOPE(int4pack, int4pack)
+WK__KERNEL_IN_SCOPE(int_mm, int_mm)
+WK__KERNEL_IN_SCOPE(int8_dynamic_linear, dynamic_linear)
+WK__KERNEL_IN_SCOPE(int8_linear, int8_linear)
+WK__KERNEL_IN_SCOPE(quant_linear, quant_linear)
+WK__KERNEL_IN_SCOPE(quant_weight, quant_weight)
+WK__KERNEL_IN_SCOPE(int4pack, int4pack)

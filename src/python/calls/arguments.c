@@ -213,6 +213,28 @@ PyObject *wk__value_to_python(wk__state *state, wk_value *v) {  // -> new
   }
 }
 
+static PyObject *list_of_items(wk__state *state, const wk_value *v) {  // -> new
+  PyObject *list = PyList_New((Py_ssize_t)v->count);
+  for (uint32_t k = 0; list && k < v->count; k++) {
+    wk_value item = wk__value_item(v, k);
+    PyObject *object = wk__value_object(state, &item);
+    if (object)
+      PyList_SET_ITEM(list, (Py_ssize_t)k, object);
+    else
+      Py_CLEAR(list);
+  }
+  return list;
+}
+
+PyObject *wk__value_object(wk__state *state, const wk_value *v) {  // -> new
+  wk_value copy = *v;
+  if (v->tag == WK_VALUE_TENSOR) return v->tensor ? wk__wrap(state, wk__retain(v->tensor)) : Py_NewRef(Py_None);
+  if (v->tag == WK_VALUE_DEVICE) return wk__device_object(state, v->device);
+  if (v->tag == WK_VALUE_STRING) return PyUnicode_FromString(v->string);
+  if (v->tag == WK_VALUE_GENERATOR) return Py_NewRef(Py_None);
+  return wk__value_has_items(v) ? list_of_items(state, v) : wk__value_to_python(state, &copy);
+}
+
 /* ---- calling ---- */
 
 enum { WORTH_RELEASING = 32768 }; /* elements from which other threads get the interpreter while we compute */

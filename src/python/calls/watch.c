@@ -15,34 +15,10 @@ typedef struct watcher {
 
 /* ================================================= what is told ================================================= */
 
-static PyObject *object_of(wk__state *state, const wk_value *v);  // -> new
-
-static PyObject *list_of(wk__state *state, const wk_value *v) {  // -> new
-  PyObject *list = PyList_New((Py_ssize_t)v->count);
-  for (uint32_t k = 0; list && k < v->count; k++) {
-    wk_value item = wk__value_item(v, k);
-    PyObject *object = object_of(state, &item);
-    if (object)
-      PyList_SET_ITEM(list, (Py_ssize_t)k, object);
-    else
-      Py_CLEAR(list);
-  }
-  return list;
-}
-
-static PyObject *object_of(wk__state *state, const wk_value *v) {  // -> new
-  wk_value copy = *v;
-  if (v->tag == WK_VALUE_TENSOR) return v->tensor ? wk__wrap(state, wk__retain(v->tensor)) : Py_NewRef(Py_None);
-  if (v->tag == WK_VALUE_DEVICE) return wk__device_object(state, v->device);
-  if (v->tag == WK_VALUE_STRING) return PyUnicode_FromString(v->string);
-  if (v->tag == WK_VALUE_GENERATOR) return Py_NewRef(Py_None);
-  return wk__value_has_items(v) ? list_of(state, v) : wk__value_to_python(state, &copy);
-}
-
 static PyObject *tuple_of(wk__state *state, const wk_value *values, int count) {  // -> new
   PyObject *tuple = PyTuple_New(count);
   for (int i = 0; tuple && i < count; i++) {
-    PyObject *object = object_of(state, &values[i]);
+    PyObject *object = wk__value_object(state, &values[i]);
     if (object)
       PyTuple_SET_ITEM(tuple, i, object);
     else
@@ -64,7 +40,7 @@ static void call_function(void *context) {
   int count = t->op->schema.result_count;
   PyObject *overload = wk__overload_of(state, t->op, WK__OVERLOAD_PLAIN);
   PyObject *args = tuple_of(state, t->args, t->op->schema.parameter_count);
-  PyObject *result = count == 1 ? object_of(state, t->results) : tuple_of(state, t->results, count);
+  PyObject *result = count == 1 ? wk__value_object(state, t->results) : tuple_of(state, t->results, count);
   PyObject *backward = wk__thread.backward_depth ? Py_True : Py_False;
   PyObject *given = overload && args && result
                         ? PyObject_CallFunctionObjArgs(t->who->function, overload, args, result, backward, NULL)

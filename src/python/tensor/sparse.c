@@ -11,29 +11,6 @@ static wk__state *asked; /* whose Python knows about sparse tensors */
 
 /* ---- from a call to Python ---- */
 
-static PyObject *object_of(wk__state *state, const wk_value *v);  // -> new
-
-static PyObject *list_of(wk__state *state, const wk_value *v) {  // -> new
-  PyObject *list = PyList_New((Py_ssize_t)v->count);
-  for (uint32_t k = 0; list && k < v->count; k++) {
-    wk_value item = wk__value_item(v, k);
-    PyObject *object = object_of(state, &item);
-    if (object)
-      PyList_SET_ITEM(list, (Py_ssize_t)k, object);
-    else
-      Py_CLEAR(list);
-  }
-  return list;
-}
-static PyObject *object_of(wk__state *state, const wk_value *v) {  // -> new
-  wk_value copy = *v;
-  if (v->tag == WK_VALUE_TENSOR) return v->tensor ? wk__wrap(state, wk__retain(v->tensor)) : Py_NewRef(Py_None);
-  if (v->tag == WK_VALUE_DEVICE) return wk__device_object(state, v->device);
-  if (v->tag == WK_VALUE_STRING) return PyUnicode_FromString(v->string);
-  if (v->tag == WK_VALUE_GENERATOR) return Py_NewRef(Py_None);
-  return wk__value_has_items(v) ? list_of(state, v) : wk__value_to_python(state, &copy);
-}
-
 typedef struct asking {
   const wk_op *op;
   const wk_value *args;
@@ -62,7 +39,7 @@ static void ask(void *context) {
   }
   PyObject *args = PyTuple_New(a->op->schema.parameter_count);
   for (int i = 0; args && i < a->op->schema.parameter_count; i++) {
-    PyObject *object = object_of(asked, &a->args[i]);
+    PyObject *object = wk__value_object(asked, &a->args[i]);
     if (object)
       PyTuple_SET_ITEM(args, i, object);
     else
