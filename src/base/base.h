@@ -71,6 +71,7 @@ typedef struct wk__string {
 } wk__string;
 void wk__string_append(wk__string *s, const char *text);
 void wk__string_append_n(wk__string *s, const char *text, int64_t n);
+void wk__string_append_integer(wk__string *s, int64_t number);
 void wk__string_printf(wk__string *s, const char *format, ...) WK_PRINTF(2, 3);
 void wk__string_vprintf(wk__string *s, const char *format, va_list args);
 char *wk__string_take(wk__string *s) WK_MUST_USE; /* owned text, wk__free; NULL with the error set */

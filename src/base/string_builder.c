@@ -21,6 +21,15 @@ void wk__string_append_n(wk__string *s, const char *text, int64_t n) {
 
 void wk__string_append(wk__string *s, const char *text) { wk__string_append_n(s, text, (int64_t)strlen(text)); }
 
+void wk__string_append_integer(wk__string *s, int64_t number) {
+  char digits[20], *end = digits + sizeof digits, *first = end;
+  uint64_t left = number < 0 ? -(uint64_t)number : (uint64_t)number;
+  do *--first = (char)('0' + left % 10);
+  while (left /= 10);
+  if (number < 0) *--first = '-';
+  wk__string_append_n(s, first, end - first);
+}
+
 void wk__string_vprintf(wk__string *s, const char *format, va_list args) {
   if (!reserve(s, 64)) return;
   for (int attempt = 0; attempt < 2; attempt++) { /* the first may learn that there is too little room */

@@ -41,10 +41,17 @@ static void print_buffers(wk__string *s, const wk__nest *nest) {
   }
 }
 
+static void print_value(wk__string *s, wk__var v) {
+  wk__string_append(s, "%");
+  wk__string_append_integer(s, v);
+}
+
 static void print_coordinate(wk__string *s, wk_int index, wk__var indirect) {
   bool zero = wk_int_is_known(index) && wk_int_value(index) == 0;
   if (!indirect || !zero) wk_int_print(s, index);
-  if (indirect) wk__string_printf(s, zero ? "%%%d" : " + %%%d", indirect);
+  if (!indirect) return;
+  if (!zero) wk__string_append(s, " + ");
+  print_value(s, indirect);
 }
 
 /* Coordinates say so by themselves, unless the row is one element. */
@@ -57,7 +64,9 @@ static bool shows_per_element(const wk__nest *nest, const wk__access *access) {
 }
 
 static void print_access(wk__string *s, const wk__nest *nest, const wk__access *access) {
-  wk__string_printf(s, " %d[", access->buffer);
+  wk__string_append(s, " ");
+  wk__string_append_integer(s, access->buffer);
+  wk__string_append(s, "[");
   for (int d = 0; d < access->ndim; d++) {
     if (d) wk__string_append(s, ", ");
     print_coordinate(s, access->index[d], access->indirect[d]);
@@ -105,10 +114,17 @@ void wk__instr_print(wk__string *s, const wk__nest *nest, int64_t v) {
   if (wk__loop_is_store(instr->op)) {
     wk__string_append(s, op->name);
   } else {
-    wk__string_printf(s, "%%%lld = %s %s", (long long)v, op->name, wk_dtype_name((wk_dtype)instr->dtype));
+    print_value(s, (wk__var)v);
+    wk__string_append(s, " = ");
+    wk__string_append(s, op->name);
+    wk__string_append(s, " ");
+    wk__string_append(s, wk_dtype_name((wk_dtype)instr->dtype));
   }
   if (wk__loop_has_access(instr->op)) print_access(s, nest, &nest->accesses[instr->extra]);
-  for (int i = 0; i < op->arity; i++) wk__string_printf(s, " %%%d", instr->operands[i]);
+  for (int i = 0; i < op->arity; i++) {
+    wk__string_append(s, " ");
+    print_value(s, instr->operands[i]);
+  }
   print_payload(s, instr);
 }
 

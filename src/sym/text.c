@@ -14,9 +14,13 @@ static void print_leaf(wk__string *out, const wk__sym_node *leaf) {
   if (leaf->kind == WK__SYM_SYMBOL) {
     wk__string_append(out, leaf->env->symbols[i].name);
   } else if (leaf->kind == WK__SYM_LOOP_VAR) {
-    wk__string_printf(out, "%c%d", i < WK__FIRST_R ? 'i' : 'r', i % WK__FIRST_R);
+    wk__string_append(out, i < WK__FIRST_R ? "i" : "r");
+    wk__string_append_integer(out, i % WK__FIRST_R);
   } else {
-    wk__string_printf(out, "s%d_%d", i / WK__BUFFER_DIMS, i % WK__BUFFER_DIMS);
+    wk__string_append(out, "s");
+    wk__string_append_integer(out, i / WK__BUFFER_DIMS);
+    wk__string_append(out, "_");
+    wk__string_append_integer(out, i % WK__BUFFER_DIMS);
   }
 }
 
@@ -72,7 +76,7 @@ static void print_sum(wk__string *out, const wk__sym_node *sum) {
 
 void wk_int_print(wk__string *out, wk_int x) {
   if (wk_int_is_known(x)) {
-    wk__string_printf(out, "%lld", (long long)x.bits);
+    wk__string_append_integer(out, x.bits);
     return;
   }
   if (wk_int_is_poisoned(x)) {

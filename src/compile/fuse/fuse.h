@@ -96,7 +96,7 @@ void wk__join_apply(const wk__join *join, bool side_b, wk__region *region); /* r
 /* ---- groups of regions that become one kernel (schedule.c makes them, emit.c writes them) ---- */
 typedef struct wk__group {
   wk__region **regions; /* owned, in the graph's order */
-  int region_count, region_capacity;
+  int region_count;
   int loop_count;
   wk__region_loop loops[WK__REGION_LOOPS]; /* of all its regions */
   bool has_reduction;
@@ -118,6 +118,11 @@ static inline wk_device wk__group_place(const wk__group *g) { return wk__region_
 static inline const wk__device_type *wk__group_device(const wk__group *g) {
   return wk__device_types[wk__group_place(g).type];
 }
+
+void wk__group_release(wk__group *group);
+/* join_groups.c: the two as one, through a memory that both use. `out` is NULL where that would be wrong, and else has
+ * taken both. */
+WK_MUST_USE wk_status wk__group_join(wk__group *a, wk__group *b, wk__memory memory, wk__group **out);
 
 typedef bool wk__is_wanted_fn(void *context, wk__memory memory); /* outside the group */
 

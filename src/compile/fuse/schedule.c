@@ -13,7 +13,6 @@
 enum {
   MAX_INSTRS = 400, /* of a kernel's body */
   MAX_CANDIDATES = 12,
-  MAX_PICKED = 40, /* of a body that is computed again for one element of a row */
   MAX_READERS = 4, /* groups that are remembered as readers of a memory */
   /* Kernels are made of nodes of one window of the program. What has to run before what takes a bit for each two nodes
    * of a window, and time with the cube of its length; across windows it follows from the order of the program. */
@@ -154,19 +153,12 @@ static bool is_wanted(void *context, wk__memory memory) {
 
 /* ---- limits ---- */
 
-static bool is_made_by(const wk__group *g, wk__memory memory) {
-  for (int r = 0; r < g->region_count; r++) {
-    const wk__region *region = g->regions[r];
-    if (memory == region->node || (memory->kind == WK__GRAPH_ITEM && memory->args[0].node == region->node)) return true;
-  }
-  return false;
-}
-
 typedef struct need {
   int instrs, walkers, buffers;
 } need;
 
-static void add_need(scheduler *s, const wk__group *g, const wk__group *other, need *n) {
+/* What the group adds to a kernel of the two clusters that ask. */
+static void add_need(scheduler *s, const wk__group *g, need *n) {
   for (int r = 0; r < g->region_count; r++) {
     const wk__region *region = g->regions[r];
     n->instrs += region->instr_count;
@@ -176,7 +168,9 @@ static void add_need(scheduler *s, const wk__group *g, const wk__group *other, n
       if (!wk__loop_has_access(i->op)) continue;
       n->walkers += region->places[i->extra].bound_count;
       wk__memory m = region->places[i->extra].memory;
-      bool counts = i->op == WK__LOOP_store ? is_wanted(s, m) : !is_made_by(g, m) && !is_made_by(other, m);
+      int32_t maker = cluster_of(s, number_of_call(m));
+      bool is_made = maker == s->inside_cluster || maker == s->inside_other;
+      bool counts = i->op == WK__LOOP_store ? is_wanted(s, m) : !is_made;
       n->walkers += counts;
       n->buffers += counts;
     }
@@ -187,159 +181,17 @@ static bool fits(scheduler *s, int32_t a, int32_t b) {
   need n = {0};
   s->inside_cluster = a;
   s->inside_other = b;
-  add_need(s, s->clusters[a].group, s->clusters[b].group, &n);
-  add_need(s, s->clusters[b].group, s->clusters[a].group, &n);
+  add_need(s, s->clusters[a].group, &n);
+  add_need(s, s->clusters[b].group, &n);
   return n.instrs <= MAX_INSTRS && n.walkers <= s->kernels->choices.most_walkers && n.buffers <= WK__NEST_MAX_BUFFERS;
 }
 
 /* ---- joining groups ---- */
 
-/* What the loops alone do not say of where it goes. */
-static int steps_aside(const wk__place *p) { return p->indirect_count + p->bound_count; }
-
-static const wk__place *place_in(const wk__group *g, wk__memory memory) {
-  const wk__place *found = NULL;
-  for (int r = 0; r < g->region_count; r++)
-    for (int i = 0; i < g->regions[r]->place_count; i++) {
-      const wk__place *p = &g->regions[r]->places[i];
-      if (p->memory == memory && (!found || steps_aside(p) < steps_aside(found))) found = p;
-    }
-  return found;
-}
-
-static const wk__place *store_of(const wk__group *g, wk__memory memory, int *out_region) {
-  for (int r = 0; r < g->region_count; r++)
-    for (int v = 1; v < g->regions[r]->instr_count; v++) {
-      const wk__instr *i = &g->regions[r]->instrs[v];
-      if (i->op != WK__LOOP_store || g->regions[r]->places[i->extra].memory != memory) continue;
-      *out_region = r;
-      return &g->regions[r]->places[i->extra];
-    }
-  return NULL;
-}
-
-/* One element of the row that the group makes: the same place but for one reduced loop, whose number is a value. */
-static bool picks_from_row(const wk__group *g, const wk__place *load, const wk__place *stored) {
-  int loop = -1;
-  if (load->indirect_count != 1 || load->bound_count || !wk_int_same(load->offset, stored->offset)) return false;
-  for (int l = 0; l < g->loop_count; l++) {
-    if (g->loops[l].reduced) {
-      if (loop >= 0 || !wk_int_same(load->stride[l], wk_int_of(0))) return false;
-      loop = l;
-    } else if (!wk_int_same(load->stride[l], stored->stride[l])) {
-      return false;
-    }
-  }
-  return loop >= 0 && wk_int_same(load->indirect[0].stride, stored->stride[loop]) &&
-         wk_int_same(load->indirect[0].size, g->loops[loop].size);
-}
-
-/* The row's expression is short, and no gather of its own moves along it. */
-static bool can_be_picked(const wk__group *g, int by) {
-  for (int r = 0; r <= by; r++)
-    for (int i = 0; i < g->regions[r]->place_count; i++)
-      if (!wk__place_is_plain(&g->regions[r]->places[i])) return false;
-  return g->regions[by]->instr_count <= MAX_PICKED;
-}
-
-/* What is read was stored by the same step, or can be computed again for the element that is wanted. */
-static bool is_consistent(const wk__group *g) {
-  for (int r = 0; r < g->region_count; r++)
-    for (int v = 1; v < g->regions[r]->instr_count; v++) {
-      const wk__instr *i = &g->regions[r]->instrs[v];
-      if (!wk__loop_is_load(i->op)) continue;
-      const wk__place *p = &g->regions[r]->places[i->extra];
-      int by = 0;
-      const wk__place *stored = store_of(g, p->memory, &by);
-      if (!stored) continue;
-      if (by >= r) return false;
-      if (picks_from_row(g, p, stored) && can_be_picked(g, by)) continue;
-      if (!wk__place_is_plain(p) || !wk_int_same(p->offset, stored->offset)) return false;
-      for (int l = 0; l < WK__REGION_LOOPS; l++)
-        if (!wk_int_same(p->stride[l], stored->stride[l])) return false;
-    }
-  return true;
-}
-
-static void release_group(wk__group *g) {
-  if (!g) return;
-  for (int r = 0; r < g->region_count; r++) wk__region_release(g->regions[r]);
-  wk__free(g->regions);
-  wk__free(g);
-}
-
-static wk__region *copy_region(const wk__region *from) {
-  wk__region *r = wk__alloc_zeroed(sizeof *r);
-  if (!r) return NULL;
-  *r = *from;
-  r->instrs = wk__alloc((size_t)(from->instr_count + 1) * sizeof *r->instrs);
-  r->places = wk__alloc((size_t)(from->place_count + 1) * sizeof *r->places);
-  if (!r->instrs || !r->places) {
-    wk__region_release(r);
-    return NULL;
-  }
-  memcpy(r->instrs, from->instrs, (size_t)from->instr_count * sizeof *r->instrs);
-  memcpy(r->places, from->places, (size_t)from->place_count * sizeof *r->places);
-  return r;
-}
-
-static wk_status add_region(wk__group *g, wk__region *steal_region) {
-  if (!steal_region) return WK_OUT_OF_MEMORY;
-  int at = g->region_count;
-  g->regions[g->region_count++] = steal_region;
-  for (; at > 0 && g->regions[at - 1]->node->number > steal_region->node->number; at--)
-    g->regions[at] = g->regions[at - 1];
-  g->regions[at] = steal_region;
-  return WK_OK;
-}
-
-static wk_status join_regions(wk__group *g, const wk__group *from, const wk__join *join, bool side_b) {
-  for (int r = 0; r < from->region_count; r++) {
-    wk__region *copy = copy_region(from->regions[r]);
-    if (copy) wk__join_apply(join, side_b, copy);
-    WK_TRY(add_region(g, copy));
-  }
-  return WK_OK;
-}
-
-/* The two as one group in other loops. NULL in `out` when that would be wrong. */
-static wk_status joined_group(const wk__group *a, const wk__group *b, const wk__join *join, wk__group **out) {
-  wk__group *g = wk__alloc_zeroed(sizeof *g);
-  if (!g) return WK_OUT_OF_MEMORY;
-  g->regions = wk__alloc((size_t)(a->region_count + b->region_count) * sizeof *g->regions);
-  wk_status status = g->regions ? join_regions(g, a, join, false) : WK_OUT_OF_MEMORY;
-  if (status == WK_OK) status = join_regions(g, b, join, true);
-  g->has_reduction = a->has_reduction || b->has_reduction;
-  g->loop_count = join->count;
-  for (int l = 0; l < join->count; l++) g->loops[l] = join->loops[l].loop;
-  if (status == WK_OK && is_consistent(g))
-    *out = g;
-  else
-    release_group(g);
-  return status;
-}
-
-/* Rows that do not fit what is kept between phases are computed again in each: not for chains of reductions. */
-static bool is_too_long(const wk__group *a, const wk__group *b, const wk__join *join) {
-  int64_t length = 1;
-  if (!a->has_reduction && !b->has_reduction) return false;
-  for (int l = 0; l < join->count; l++)
-    if (join->loops[l].loop.reduced) length *= wk__hint(join->loops[l].loop.size);
-  return length > wk__group_device(a)->facts->kept_elements && a->has_reduction && b->has_reduction;
-}
-
 static wk_status try_through(scheduler *s, int32_t a, int32_t b, wk__memory memory, bool *out_done) {
-  wk__group *ga = s->clusters[a].group, *gb = s->clusters[b].group, *joined = NULL;
-  const wk__place *pa = place_in(ga, memory), *pb = place_in(gb, memory);
-  wk__join join;
-  if (!pa || !pb || pa->bound_count || pb->bound_count ||
-      !wk__join_loops(ga->loops, ga->loop_count, pa, gb->loops, gb->loop_count, pb, &join))
-    return WK_OK;
-  if (is_too_long(ga, gb, &join)) return WK_OK;
-  WK_TRY(joined_group(ga, gb, &join, &joined));
+  wk__group *joined = NULL;
+  WK_TRY(wk__group_join(s->clusters[a].group, s->clusters[b].group, memory, &joined));
   if (!joined) return WK_OK;
-  release_group(ga);
-  release_group(gb);
   s->clusters[a].group = joined;
   s->clusters[b].group = NULL;
   join_clusters(s, a, b);
@@ -607,7 +459,7 @@ wk_status wk__fuse(wk__graph *graph, wk__kernels *kernels) {
   s.memories = wk__alloc_zeroed((n + 1) * sizeof *s.memories);
   s.before = wk__alloc_zeroed((n + 1) * (size_t)s.words * sizeof *s.before);
   wk_status status = s.clusters && s.memories && s.before ? fuse(&s) : WK_OUT_OF_MEMORY;
-  for (int64_t u = 0; s.clusters && u < s.count; u++) release_group(s.clusters[u].group);
+  for (int64_t u = 0; s.clusters && u < s.count; u++) wk__group_release(s.clusters[u].group);
   wk__free(s.clusters);
   wk__free(s.memories);
   wk__free(s.users);

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include <elf.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdio.h>
 
 #include "cpu/native/native_internal.h"
@@ -19,10 +20,13 @@ typedef struct build {
   size_t size; /* 0: it is not known */
 } build;
 
+static build this_build;
+static pthread_once_t found_build = PTHREAD_ONCE_INIT;
+
 /* The linker's note of what it has linked, in this library or program. */
 static int find_build(struct dl_phdr_info *info, size_t size, void *context) {
-  (void)size;
-  build *out = context;
+  (void)size, (void)context;
+  build *out = &this_build;
   const char *here = (const char *)(uintptr_t)&find_build;
   bool ours = false;
   for (int k = 0; k < info->dlpi_phnum; k++) {
@@ -44,15 +48,16 @@ static int find_build(struct dl_phdr_info *info, size_t size, void *context) {
   return ours;
 }
 
+static void find_this_build(void) { dl_iterate_phdr(find_build, NULL); }
+
 /* ---- names ---- */
 
 bool name_kernel(const compiler *c, const wk__code_source *source, wk__cpu_level level, uint8_t out[WK__HASH_BYTES]) {
-  build b = {.size = 0};
-  dl_iterate_phdr(find_build, &b);
-  if (!b.size) return false;
+  pthread_once(&found_build, find_this_build);
+  if (!this_build.size) return false;
   wk__string text = {0};
   wk__string_printf(&text, "kernel %u ", source->modes);
-  for (size_t k = 0; k < b.size; k++) wk__string_printf(&text, "%02x", b.id[k]);
+  for (size_t k = 0; k < this_build.size; k++) wk__string_printf(&text, "%02x", this_build.id[k]);
   wk__nest_print(&text, source->nest);
   bool named = !text.failed;
   if (named) hash_request(c, text.text, level, out);
