@@ -151,6 +151,7 @@ int wk__add_small_types(PyObject *module, wk__state *state);
 int wk__add_interop(PyObject *module, wk__state *state);
 int wk__add_autograd(PyObject *module, wk__state *state);
 int wk__add_nn_module(PyObject *module, wk__state *state);
+int wk__add_control_flow(PyObject *module);
 int wk__add_score_bodies(PyObject *module);
 int wk__add_levels(PyObject *module);
 int wk__add_sparse(PyObject *module);

@@ -5,6 +5,7 @@
 #include <opcode.h>
 
 #include "autograd/autograd.h"
+#include "compile/control/control.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/cpython/objects.h"
@@ -614,6 +615,28 @@ static PyObject *score_end(wk__frame *f, PyObject *callable, PyObject *const *ar
   Py_RETURN_NONE;
 }
 
+/* The functions of cond and while_loop are called between these two, and what they do becomes an operator (compile/
+ * control/control.h). What refuses raises meanwhile, and then there is no operator: the program goes one way. */
+static PyObject *control_begin(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                               PyObject *names) {
+  wk__recording *r = f->session->recording;
+  if (r->tries && !wk__control_records()) return wk__refuse(f, "control flow inside of what is only tried");
+  PyObject *begun = look(f, callable, args, count, names);
+  if (wk__control_records()) r->tries = true;
+  return begun;
+}
+
+static PyObject *control_end(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                             PyObject *names) {
+  wk__recording *r = f->session->recording;
+  PyObject *given[2] = {Py_None, Py_None};
+  for (Py_ssize_t i = 0; i < count && i < 2 && !r->tries_in_vain; i++) given[i] = args[i];
+  PyObject *results = wk__plain_call(f, callable, given, 2, names);
+  r->tries = wk__control_records();
+  if (!r->tries) r->tries_in_vain = r->tries_modes = false;
+  return results;
+}
+
 /* The classes of what is given decide, and the thread's state, which is guarded. */
 static PyObject *core_function(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
@@ -621,6 +644,11 @@ static PyObject *core_function(wk__frame *f, const char *name, PyObject *callabl
   if (strcmp(name, "as_tensor") == 0) return wk__as_tensor_call(f, callable, args, count, names);
   if (strcmp(name, "_score_begin") == 0) return score_begin(f, callable, args, count, names);
   if (strcmp(name, "_score_end") == 0) return score_end(f, callable, args, count, names);
+  if (strcmp(name, "_branch_begin") == 0 || strcmp(name, "_loop_begin") == 0)
+    return control_begin(f, callable, args, count, names);
+  if (strcmp(name, "_control_next") == 0) return wk__plain_call(f, callable, args, count, names);
+  if (strcmp(name, "_branch_end") == 0 || strcmp(name, "_loop_end") == 0)
+    return control_end(f, callable, args, count, names);
   wk__knowledge what = wk__known_function("wick", name)->what;
   bool looks = what == WK__KNOWN_LOOKS || (what == WK__KNOWN_AUTOCAST && !names_other_device(name, args, count));
   if (looks) return look(f, callable, args, count, names);
