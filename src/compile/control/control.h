@@ -1,7 +1,7 @@
 /* Control flow in a graph: operators that are made at run time, of graphs.
  *
  *   branch(pred, operands) -> results       the graph that pred chooses of two, whose results are alike: torch.cond
- *   loop(operands) -> carried               the first `carried` of the operands, which a graph makes anew while another
+ *   loop(operands) -> carried               the first `carried` of the operands, which a graph makes again while another
  *                                           one says so: torch.while_loop
  *
  * Operands are what the program gave and what its functions close over. Results are new memory. A derivative is another
