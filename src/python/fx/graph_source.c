@@ -292,9 +292,47 @@ static bool is_known(const wk_tensor *t) {
   return true;
 }
 
-/* A tensor of device meta, None when its sizes are symbols. */
+/* A number, or a SymInt for a symbol or expression of them. */
+static PyObject *size_object(wk__state *state, wk_int x) {  // -> new
+  int64_t hint = 0;
+  if (wk_int_is_known(x)) return PyLong_FromLongLong(x.bits);
+  (void)wk__sym_hint(x, &hint);
+  wk__string text = {0};
+  wk_int_print(&text, x);
+  PyObject *type = wk__fx_object(state, "wick._symint", "SymInt");
+  PyObject *size = type ? PyObject_CallFunction(type, "Ls", (long long)hint, text.text ? text.text : "?") : NULL;
+  wk__string_release(&text);
+  return size;
+}
+
+static PyObject *sizes_tuple(wk__state *state, const wk_int *sizes, int ndim) {  // -> new
+  PyObject *tuple = PyTuple_New(ndim);
+  for (int d = 0; tuple && d < ndim; d++) {
+    PyObject *size = size_object(state, sizes[d]);
+    if (size)
+      PyTuple_SET_ITEM(tuple, d, size);
+    else
+      Py_CLEAR(tuple);
+  }
+  return tuple;
+}
+
+static PyObject *symbolic(wk__state *state, const wk_tensor *value) {  // -> new
+  PyObject *type = wk__fx_object(state, "wick._symint", "SymbolicTensor");
+  PyObject *sizes = type ? sizes_tuple(state, value->sizes, value->ndim) : NULL;
+  PyObject *strides = sizes ? sizes_tuple(state, value->strides, value->ndim) : NULL;
+  PyObject *dtype = strides ? wk__dtype_object(state, value->dtype) : NULL;
+  PyObject *made = dtype ? PyObject_CallFunctionObjArgs(type, sizes, strides, dtype, NULL) : NULL;
+  Py_XDECREF(sizes);
+  Py_XDECREF(strides);
+  Py_XDECREF(dtype);
+  return made;
+}
+
+/* A tensor of device meta; a SymbolicTensor where its sizes are symbols. */
 static PyObject *described(wk__state *state, const wk_tensor *value) {  // -> new
-  if (!value || !is_known(value)) Py_RETURN_NONE;
+  if (!value) Py_RETURN_NONE;
+  if (!is_known(value)) return symbolic(state, value);
   wk__spec spec;
   wk__spec_of(&spec, value);
   spec.device = (wk_device){WK_META, -1};
