@@ -116,6 +116,12 @@ wk_status wk__control_check(int kind, const wk__graph *first, const wk__graph *s
 /* ================================================== for other parts ============================================== */
 
 bool wk__is_control(const wk_op *op) { return op->compose == wk__control_run; }
+bool wk__control_graphs_of(const wk_op *op, wk__control_graphs *out) {
+  const wk__control *c = wk__control_of(op);
+  if (!wk__is_control(op) || c->kind == WK__LOOP_BACKWARD) return false;
+  *out = (wk__control_graphs){c->parts[0].graph, c->parts[1].graph, c->kind == WK__LOOP ? c->carried : -1};
+  return true;
+}
 void wk__control_compile(const wk_op *op) {
   atomic_store_explicit(&wk__control_of(op)->compiles, true, memory_order_relaxed);
 }

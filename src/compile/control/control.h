@@ -1,8 +1,8 @@
 /* Control flow in a graph: operators that are made at run time, of graphs.
  *
  *   branch(pred, operands) -> results       the graph that pred chooses of two, whose results are alike: torch.cond
- *   loop(operands) -> carried               the first `carried` of the operands, which a graph makes again while another
- *                                           one says so: torch.while_loop
+ *   loop(operands) -> carried               the first `carried` of the operands, which a graph makes again while
+ * another one says so: torch.while_loop
  *
  * Operands are what the program gave and what its functions close over. Results are new memory. A derivative is another
  * such operator, of the graphs' derivatives (aot/derive.c): a branch computes what it needs again, a loop is run again
@@ -37,6 +37,12 @@ WK_MUST_USE wk_status wk__control_end_loop(wk_tensor *const *carried, wk_tensor 
 /* ---- the operators (control.c) ---- */
 
 bool wk__is_control(const wk_op *op);
+typedef struct wk__control_graphs {
+  const wk__graph *first, *second; /* borrowed: then and else; of a loop condition and body */
+  int carried;                     /* operands that a loop carries; -1: a branch */
+} wk__control_graphs;
+/* False: it is no such operator, or one that computes a loop's derivative. */
+bool wk__control_graphs_of(const wk_op *op, wk__control_graphs *out);
 void wk__control_compile(const wk_op *op); /* from its next run on */
 
 /* ---- from text (text.c) ---- */

@@ -249,6 +249,46 @@ def test_an_error_of_the_other_branch_is_none():
     assert torch.equal(compiled(X), X - 1)
 
 
+def graph_module_of(function, x):
+    modules = []
+
+    def note(module, inputs):
+        modules.append(module)
+        return module.forward
+
+    torch.compile(function, backend=note, fullgraph=True)(x)
+    return modules[0]
+
+
+def test_a_backend_sees_graphs_for_the_functions():
+    weight = torch.ones(3)
+
+    def f(x):
+        y = torch.cond(x.sum() > 3, lambda x: x.cos() * weight, lambda x: x.sin(), (x,))
+        return torch.while_loop(lambda y: y.sum() < 9, lambda y: (y.abs() + weight,), (y,))[0] + 1
+
+    module = graph_module_of(f, X)
+    code = module.code
+    assert re.search(r"cond = torch\.ops\.higher_order\.cond\(gt, true_graph_0, false_graph_0, \(\w+, \w+\)\)", code)
+    assert re.search(
+        r"torch\.ops\.higher_order\.while_loop\(while_loop_cond_graph_1, while_loop_body_graph_1, \(\w+,\), \(\w+,\)\)",
+        code,
+    )
+    assert isinstance(module.true_graph_0, torch.fx.GraphModule) and "cos" in module.true_graph_0.code
+    assert [str(n.target) for n in module.graph.nodes if n.op == "get_attr"][:2] == ["true_graph_0", "false_graph_0"]
+    for node in list(module.graph.nodes):
+        if node.target is torch.ops.aten.add.Scalar:
+            node.args = (node.args[0], 2)
+    module.recompile()  # an edited graph is run by its text
+    for x in X, X + 1:
+        inputs = [
+            x if n.name.endswith("x") or n.name == "input_1" else weight
+            for n in module.graph.find_nodes(op="placeholder")
+        ]
+        assert torch.equal(module(*inputs)[0], f(x) + 1)
+    assert torch.equal(torch.ops.higher_order.cond(torch.tensor(True), torch.sin, torch.cos, (X,)), X.sin())
+
+
 def nested(x):
     big = torch.tensor(list(range(99)))  # too large to be printed
     inner = lambda x: torch.cond(x.max() > 1.5, lambda x: x + big.sum(), lambda x: x - 1, (x,))  # noqa: E731
