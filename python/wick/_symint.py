@@ -54,7 +54,9 @@ class SymbolicTensor(_C.Tensor):
     def __new__(cls, sizes, strides, dtype):
         from .functions.statistics import empty_strided
 
-        self = empty_strided(tuple(map(int, sizes)), tuple(map(int, strides)), dtype=dtype, device="meta").as_subclass(cls)
+        self = empty_strided(tuple(map(int, sizes)), tuple(map(int, strides)), dtype=dtype, device="meta").as_subclass(
+            cls
+        )
         self._sizes, self._strides = _Sizes(sizes), tuple(strides)
         return self
 
