@@ -6,7 +6,7 @@
 import importlib
 import os
 import sys
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 from . import _C
 from ._C import OpOverload
@@ -142,4 +142,4 @@ class _Ops(ModuleType):
 
 
 ops = _Ops("torch.ops")
-ops.aten.sym_size = SimpleNamespace(int=_sym_size)
+ops.aten.sym_size = type("sym_size", (), {"int": staticmethod(_sym_size)})  # a class, whose attributes capture reads
