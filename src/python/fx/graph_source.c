@@ -500,10 +500,19 @@ static int add_constants(const wk__fx_graph *graph, PyObject *module) {
   return 0;
 }
 
+static PyObject *captured_module(wk__state *state, wk__graph *source, PyObject *class_name) {  // -> new
+  wk__fx_graph *graph = wk__fx_graph_over(state, source, source->input_count, NULL);
+  if (!graph) return NULL;
+  graph->captured = true;
+  PyObject *module = wk__fx_module_over(graph, NULL, class_name);
+  Py_DECREF(graph);
+  return module;
+}
+
 static int add_graph(const wk__fx_graph *graph, PyObject *module, const wk__control_graphs *c, int k, bool second) {
   const wk__graph *source = second ? c->second : c->first;
   PyObject *name = name_of_graph(c, k, second);
-  PyObject *part = name ? wk__graph_module_create(graph->state, (wk__graph *)source) : NULL; /* it is frozen */
+  PyObject *part = name ? captured_module(graph->state, (wk__graph *)source, name) : NULL; /* it is frozen */
   int status = part ? PyObject_SetAttr(module, name, part) : -1;
   Py_XDECREF(name);
   Py_XDECREF(part);
@@ -531,12 +540,7 @@ PyObject *wk__fx_module_over(wk__fx_graph *graph, PyObject *attributes, PyObject
 }
 
 PyObject *wk__graph_module_create(wk__state *state, wk__graph *source) {  // -> new
-  wk__fx_graph *graph = wk__fx_graph_over(state, source, source->input_count, NULL);
-  if (!graph) return NULL;
-  graph->captured = true;
-  PyObject *module = wk__fx_module_over(graph, NULL, NULL);
-  Py_DECREF(graph);
-  return module;
+  return captured_module(state, source, NULL);
 }
 
 /* ---- sizes among the arguments ---- */
