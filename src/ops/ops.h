@@ -333,9 +333,11 @@ extern wk_status (*wk__sparse_call)(const wk_op *op, const wk_value *args, wk_va
 extern wk__layer_fn *const wk__layers[WK__KEY_COUNT]; /* by the number of the key's bit; NULL: reserved */
 
 /* wk__thread.call_watcher is told, where the thread's mode has WK__KEY_WATCH, of each call that was computed: the
- * arguments and results are borrowed. */
+ * arguments and results are borrowed. `before`, where there is one, is asked first: it may give the results itself. */
 typedef struct wk__call_watcher {
   void *context;
+  wk_status (*before)(void *context, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
+                      wk_value *results, bool *out_done);
   wk_status (*called)(void *context, const wk_op *op, const wk_value *args, const wk_value *results);
 } wk__call_watcher;
 wk__layer_fn wk__watch_layer; /* watch.c */

@@ -65,6 +65,7 @@ static PyObject *look_in(PyObject *module, PyObject *folders) {  // -> new
 
 static PyMethodDef functions[] = {
     {"_look_for_lapack_in", look_in, METH_O, "Where Python packages are, one of which may have LAPACK."},
+    {"_swap_tensors", wk__swap_tensors, METH_VARARGS, "Each of two objects is the other's tensor from now on."},
     {"_cpu_level", cpu_level, METH_NOARGS, "The CPU level in use: portable, avx2 or avx512."},
     {"_cpu_levels", cpu_levels, METH_NOARGS, "The levels that this machine has, lowest first."},
     {"_set_cpu_level", set_cpu_level, METH_O, "Lowers or restores the CPU level."},
