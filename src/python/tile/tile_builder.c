@@ -1,4 +1,4 @@
-/* wick._C._TileBuilder, _TileValue, _TileKernel: the tile IR for wick/tile/, whose walk over a function's syntax calls a
+/* wick._C._TileBuilder, _TileValue, _TileKernel: the tile IR for wick/tiles/, whose walk over a function's syntax calls a
  * method here for every operation.
  *
  * In: values of the same builder, and Python's numbers. Out: values, of the class that the builder was made with. Rules
