@@ -157,6 +157,7 @@ int wk__add_control_flow(PyObject *module);
 int wk__add_score_bodies(PyObject *module);
 int wk__add_levels(PyObject *module);
 int wk__add_sparse(PyObject *module);
+int wk__add_tiles(PyObject *module);
 int wk__add_devices(PyObject *module);
 int wk__add_artifacts(PyObject *module);
 int wk__add_dynamo_binding(PyObject *module, wk__state *state);
