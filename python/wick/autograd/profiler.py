@@ -2,7 +2,15 @@
 
 from .._names import cannot_be_made
 from .._names import getter as _getter
-from ..profiler import EventList, FunctionEventAvg, ProfilerActivity, _time_text, kineto_available, profile, record_function
+from ..profiler import (
+    EventList,
+    FunctionEventAvg,
+    ProfilerActivity,
+    _time_text,
+    kineto_available,
+    profile,
+    record_function,
+)
 
 __all__ = [
     "EventList", "FunctionEvent", "FunctionEventAvg", "ProfilerActivity", "kineto_available", "profile", "record_function",
