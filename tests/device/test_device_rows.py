@@ -13,6 +13,7 @@ ROUNDING = {
         "torch.float64": 1e-13,  # some of the CPU's functions of doubles are libm's (cpu/math/math_f64.h)
         "torch.complex128": 1e-13,
         "histogram": 1e-6,  # weights are added by atomics, in no order
+        "conv": 1e-6,  # transposed and depthwise ones are products of columns here, and sums of their own on the CPU
         "attention": 1e-5,  # the parts of attention in place of a kernel over blocks of keys
     }
 }
