@@ -115,6 +115,8 @@ PyObject *wk__new_tensor_call(wk__frame *f, PyObject *callable, PyObject *const 
 /* ---- clocks.c ---- */
 PyObject *wk__clock_call(wk__frame *f, wk__recording *r, PyObject *clock, PyObject *const *args, Py_ssize_t count,
                          PyObject *names);  // -> new
+/* ---- assertions.c ---- */
+int wk__branch_on_tensor(wk__frame *f, wk__recording *r, PyObject *tensor); /* 1, 0; -1: refused */
 /* ---- identities.c ---- */
 /* function(owner), id() or hash(), of what the region has made: another number in each call. */
 PyObject *wk__identity_call(wk__frame *f, wk__recording *r, PyObject *function, PyObject *owner);  // -> new

@@ -241,8 +241,16 @@ PyObject *wk__op_import(wk__frame *f, PyObject *name, PyObject *from_list, PyObj
 
 PyObject *wk__op_import_from(wk__frame *f, PyObject *module, PyObject *name) {
   RECORDING(wk__plain_import_from(f, module, name));
-  if (!PyModule_Check(module) || !PyDict_Contains(PyModule_GetDict(module), name))
-    return wk__refuse(f, "a name that is imported and has to be found");
+  if (!PyModule_Check(module)) return wk__refuse(f, "a name that is imported from something else than a module");
+  if (!PyDict_Contains(PyModule_GetDict(module), name)) { /* a module of a package, loaded when it is asked for */
+    wk__suspension suspension;
+    wk__session_suspend(f->session, true, &suspension);
+    PyObject *found = wk__plain_import_from(f, module, name);
+    wk__session_resume(f->session, &suspension);
+    if (!found || wk__recording_of(f) != r) return found;
+    Py_DECREF(found);
+    if (!PyDict_Contains(PyModule_GetDict(module), name)) return wk__refuse(f, "a name that a module computes");
+  }
   return wk__get_attribute(f, r, module, name);
 }
 int wk__op_import_star(wk__frame *f, PyObject *module) {
@@ -692,7 +700,7 @@ static bool is_always_true(PyTypeObject *t) {
 int wk__op_true(wk__frame *f, PyObject *a) {
   RECORDING(wk__plain_true(f, a));
   if (is_always_true(Py_TYPE(a))) return 1;
-  if (wk__is_tensor_object(f, a)) return refused(f, "a branch on a tensor's value");
+  if (wk__is_tensor_object(f, a)) return wk__branch_on_tensor(f, r, a);
   int known = wk__symbolic_truth(r, a);
   if (known < 0) known = wk__float_truth(r, a);
   if (known >= 0) return known;
