@@ -5,7 +5,7 @@ import re
 import sys
 
 ORDER = (
-    "base sym device tensor random loop codegen ops graph execute trace autograd cpu host2 decompose levels cuda aot compile export dynamo dist python"
+    "base sym device tensor random loop tile codegen ops graph execute trace autograd cpu host2 decompose levels cuda aot compile export dynamo dist python"
 ).split()
 PYTHON_PARTS = ("dynamo", "python")
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.MULTILINE)

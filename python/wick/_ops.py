@@ -106,6 +106,8 @@ class _OpNamespace(ModuleType):
         found, namespace = None, self.__dict__["name"]
         if namespace in _ROWS and not name.startswith("__"):
             found = packet(name, namespace)
+        if namespace == "higher_order":
+            found = getattr(importlib.import_module(f"{__package__}._higher_order_ops.operators"), name, None)
         if found is not None:
             self.__dict__[name] = found
             return found

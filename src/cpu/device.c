@@ -7,6 +7,7 @@
 #include "cpu/memory.h"
 #include "cpu/native/native.h"
 #include "cpu/tier0/program.h"
+#include "cpu/tile/tile.h"
 #include "random/generator.h"
 
 static int count(bool why) {
@@ -119,6 +120,7 @@ const wk__device_type wk__cpu_device_type = {
     .await_group = wk__native_group_wait,
     .release_group = wk__native_group_release,
     .modes_of = modes_of,
+    .launch_tiles = wk__cpu_launch_tiles,
     .kernels = wk__cpu_kernels,
     .kept_codes = wk__cpu_kept_codes,
     .run_product = wk__cpu_run_product,

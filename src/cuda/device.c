@@ -27,6 +27,7 @@ const wk__device_type wk__cuda_device_type = {
     .build = wk__cuda_build,
     .release_code = wk__cuda_release_code,
     .launch = wk__cuda_launch,
+    .launch_tiles = wk__cuda_launch_tiles,
     .kernels = wk__cuda_kernels,
     .facts = &facts,
     .generator = &wk__philox_generator_type,

@@ -122,6 +122,11 @@ void wk__cuda_take_mask(const wk__cuda_device *device, struct wk__generator *gen
 
 bool wk__cuda_fuses_attention(wk_device device);
 
+/* ---- tile.c ---- */
+
+WK_MUST_USE wk_status wk__cuda_launch_tiles(wk__stream *stream, struct wk__tile_kernel *kernel,
+                                            const struct wk__tile_launch *launch);
+
 /* ---- kernels.c ---- */
 
 extern wk__kernel_fn *wk__cuda_kernels[];

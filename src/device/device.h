@@ -35,6 +35,8 @@ typedef enum wk__copy_way { WK__FROM_HOST, WK__TO_HOST, WK__ON_DEVICE, WK__PEER 
 
 struct wk__nest;   /* loop/loop.h */
 struct wk__launch; /* loop/launch.h */
+struct wk__tile_kernel; /* tile/tile.h */
+struct wk__tile_launch;
 struct wk__call;   /* ops/ops.h: one call of an operator with its results made */
 typedef struct wk__code
     wk__code; /* of one nest; owned by whoever built it; may be launched by several threads at once */
@@ -141,6 +143,8 @@ struct wk__device_type {
   bool (*is_native)(const wk__code *code);      /* at this moment; what is written as C has it (codegen/) */
   void (*release_group)(wk__code_group *group); /* its codes fall back to tier 0; none may be running */
   unsigned (*modes_of)(const wk__code *code, const struct wk__launch *launch); /* bits; 0: any. Needs no data */
+  /* A kernel of the tile IR, of which the first launch makes code that the kernel owns. NULL: runs none. */
+  wk_status (*launch_tiles)(wk__stream *stream, struct wk__tile_kernel *kernel, const struct wk__tile_launch *launch);
 
   /* KERNEL rows: code by operator number; NULL: this device has none. */
   wk__kernel_fn *const *kernels;

@@ -104,8 +104,9 @@ static int module_exec(PyObject *module) {
   if (wk__add_autograd(module, state) < 0 || wk__add_nn_module(module, state) < 0) return -1;
   if (wk__add_graph_types(module, state) < 0 || wk__add_loaded_graph(module) < 0 || wk__add_decompositions(module) < 0)
     return -1;
+  if (wk__add_control_flow(module) < 0) return -1;
   if (wk__add_score_bodies(module) < 0 || wk__add_levels(module) < 0 || wk__add_devices(module) < 0) return -1;
-  if (wk__add_sparse(module) < 0) return -1;
+  if (wk__add_sparse(module) < 0 || wk__add_tiles(module) < 0) return -1;
   if (wk__add_artifacts(module) < 0 || wk__add_dynamo_binding(module, state) < 0) return -1;
 #ifdef WICK_TESTS
   if (wk__add_test_functions(module) < 0) return -1;

@@ -1,4 +1,5 @@
 /* base/: errors, heap and fault injection, arenas, maps, strings, CPU levels, the thread pool. */
+#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -211,6 +212,20 @@ static void string_grows_by_pieces(void **state) {
   text = wk__string_take(&s);
   assert_string_equal(text, "");
   wk__free(text);
+}
+
+static void string_writes_integers(void **state) {
+  (void)state;
+  const int64_t numbers[] = {0, 7, -7, 10, 1234567890123, INT64_MAX, INT64_MIN};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    wk__string s = {0};
+    char expected[32];
+    snprintf(expected, sizeof expected, "%" PRId64, numbers[i]);
+    wk__string_append_integer(&s, numbers[i]);
+    char *text = wk__string_take(&s);
+    assert_string_equal(text, expected);
+    wk__free(text);
+  }
 }
 
 /* ---- Faults: the n-th event fails, for every n, and nothing leaks. ---- */
@@ -463,6 +478,7 @@ int main(void) {
       cmocka_unit_test(map_agrees_with_an_array),
       cmocka_unit_test(map_hash_depends_on_bytes_size_and_seed),
       cmocka_unit_test(string_grows_by_pieces),
+      cmocka_unit_test(string_writes_integers),
       cmocka_unit_test(faults_surface_and_leak_nothing),
       cmocka_unit_test(log_channels_are_off_until_asked_for),
       cmocka_unit_test(cpu_level_can_be_lowered_but_not_raised),

@@ -12,7 +12,12 @@ import wick as torch
 
 def run(program, **env):
     return subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, **env}, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", program],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
@@ -130,7 +135,9 @@ def test_many_sizes_share_the_memory():
 
 def test_out_of_memory_says_who_has_it():
     free, total = torch.cuda.mem_get_info()
-    with pytest.raises(torch.OutOfMemoryError, match=r"CUDA out of memory. Tried to allocate .* GPU 0 has a total capacity"):
+    with pytest.raises(
+        torch.OutOfMemoryError, match=r"CUDA out of memory. Tried to allocate .* GPU 0 has a total capacity"
+    ):
         torch.empty(2 * total, dtype=torch.uint8, device="cuda")
     assert torch.ones(3, device="cuda").sum().item() == 3  # nothing is lost
     torch.cuda.set_per_process_memory_fraction(0.0)

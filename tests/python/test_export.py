@@ -1,5 +1,6 @@
 """torch.export: what an exported program says and computes, sizes that may change, what is refused, files and back."""
 
+import copy
 import dataclasses
 import io
 import json
@@ -424,3 +425,38 @@ def test_arguments_by_name_and_star():
     assert program.graph_signature.user_inputs == ("x", "rest_0", "z")
     assert program.module()(one, one, z=one).tolist() == [3, 3]
     assert InputKind.USER_INPUT.value == 1
+
+
+# ---- control flow ----
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.table = nn.Linear(3, 3), wick.tensor([1.0, 2, 3])
+
+    def forward(self, x):
+        small = wick.tensor([0.5, 1, 2])
+        y = wick.cond(x.sum() > 3, lambda x: self.layer(x) * small, lambda x: x.sin() + self.table, (x,))
+        return wick.while_loop(lambda y: y.abs().sum() < 30, lambda y: (y * 2 + 1,), (y,))[0]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_functions_of_control_flow_are_graphs(tmp_path, dynamic):
+    model = Branches()
+    program = export(model, (wick.ones(2, 3),), dynamic_shapes=({0: Dim("rows")},) if dynamic else None)
+    assert "class true_graph_0(torch.nn.Module)" in str(program)
+    assert "torch.ops.higher_order.while_loop(while_loop_cond_graph_1, while_loop_body_graph_1" in str(program)
+    save(program, tmp_path / "branches.pt2")
+    again = load(tmp_path / "branches.pt2")
+    rows = [2, 5] if dynamic else [2]
+    for made in program, again, copy.deepcopy(program):
+        for x in [value * wick.ones(n, 3) for value in (1, -1, 0.1) for n in rows]:
+            assert wick.equal(made.module()(x), model(x))
+            assert wick.equal(wick.compile(made.module())(x), model(x))
+    assert str(again) == str(program)
+    leaf = wick.ones(2, 3, requires_grad=True)
+    program.module()(leaf).sum().backward()
+    grad, leaf.grad = leaf.grad, None
+    model(leaf).sum().backward()
+    assert wick.equal(grad, leaf.grad)

@@ -131,7 +131,9 @@ def region_activation_memory_budget(budget):
     if not 0 <= budget <= 1:
         raise ValueError(f"budget must be between 0 and 1, got {budget}")
     if not _C._is_compiling():
-        raise RuntimeError("region_activation_memory_budget can only be used inside of a region that torch.compile compiles")
+        raise RuntimeError(
+            "region_activation_memory_budget can only be used inside of a region that torch.compile compiles"
+        )
     yield
 
 

@@ -19,6 +19,7 @@ __all__ = [
 emit_nvtx = cannot_be_made("torch.autograd.profiler.emit_nvtx", "it marks ranges for a profiler of CUDA")
 emit_itt = cannot_be_made("torch.autograd.profiler.emit_itt", "it marks ranges for VTune, which wick knows nothing of")
 
+
 class FunctionEvent:
     """One call, as programs that read traces make them; times are in microseconds."""
 
@@ -35,8 +36,12 @@ class FunctionEvent:
         vars(self).update(more)
 
     key = property(lambda self: self.name, doc="What events are grouped by.")
-    cpu_time_total = property(lambda self: 0 if self.is_async else self.end_us - self.start_us, doc="From begin to end.")
-    cpu_time = property(lambda self: self.cpu_time_total / self.count if self.count else 0.0, doc="The same of one call.")
+    cpu_time_total = property(
+        lambda self: 0 if self.is_async else self.end_us - self.start_us, doc="From begin to end."
+    )
+    cpu_time = property(
+        lambda self: self.cpu_time_total / self.count if self.count else 0.0, doc="The same of one call."
+    )
     self_cpu_time_total = property(
         lambda self: self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children),
         doc="Without what it called.",

@@ -14,7 +14,7 @@ from .._dynamo.marks import maybe_mark_dynamic
 from .._ops import ops
 from .._symint import SymbolicTensor, SymInt
 from ..compiler import compile
-from ..fx import Graph
+from ..fx import Graph, GraphModule
 from ..fx.experimental.symbolic_shapes import ConstraintViolationError, GuardOnDataDependentSymNode
 from ..fx.node import map_aggregate
 from ..jit._programs import _Seen, _Untouched
@@ -164,6 +164,7 @@ class _Builder:
     def __init__(self, module, captured, inference):
         self.module, self.captured, self.graph, self.inference = module, captured, Graph(), inference
         self.inputs, self.constants = [], {}
+        self.modules = {}  # name -> GraphModule: functions of control flow
         self.nodes = {}  # the captured graph's node -> the new one's, or a constant
         self.place_of_symbol = {}  # symbol -> (new node, dim)
         self.records = set()  # new nodes whose values require grad
@@ -211,8 +212,13 @@ class _Builder:
         if self.captured.graph is not None:
             for node in self.captured.graph.nodes:
                 if node.op == "get_attr":
-                    tensor = getattr(self.captured.seen.modules[0], node.target)
-                    self.nodes[node] = self._constant(f"lifted_tensor_{len(self.constants)}", tensor)
+                    self._lift_attribute(node, getattr(self.captured.seen.modules[0], node.target))
+
+    def _lift_attribute(self, node, value):
+        if isinstance(value, GraphModule):
+            self.modules[node.target] = value
+        else:
+            self.nodes[node] = self._constant(f"lifted_tensor_{len(self.constants)}", value)
 
     def _constant(self, name, tensor):
         self.constants[name] = tensor.detach()
@@ -281,6 +287,8 @@ class _Builder:
         for node in self.captured.graph.nodes:
             if node.op == "call_function" and node.target is not ops.aten.copy_.default:
                 self.nodes[node] = self._copied(node)
+            elif node.op == "get_attr" and node.target in self.modules:
+                self.nodes[node] = self.graph.get_attr(node.target)
 
     def _copied(self, node):
         args, kwargs = self._new(node.args), self._new(node.kwargs)
@@ -570,7 +578,8 @@ def _calls_of(graph):
 
 
 def program_parts(module, args, kwargs, dynamic_shapes, decomposing=0):
-    """What an ExportedProgram is made of: (graph, inputs, outputs, state, constants, ranges, guards, specs, names)."""
+    """What an ExportedProgram is made of: (graph, modules of its functions, signature, state, constants, ranges, guards,
+    specs, names)."""
     names = parameter_names(module, args, kwargs)
     leaves = by_leaf(module, args, kwargs, dynamic_shapes)
     _check_static(leaves)
@@ -598,4 +607,4 @@ def program_parts(module, args, kwargs, dynamic_shapes, decomposing=0):
     state = {name: t for name, t in [*module.named_parameters(), *module.named_buffers()] if name in saved}
     signature = ExportGraphSignature(builder.inputs, [spec for spec, _ in pairs])
     specs = pytree.tree_structure((tuple(args), dict(kwargs))), out_spec
-    return builder.graph, signature, state, builder.constants, constraints, ranges.guards, specs, names
+    return builder.graph, builder.modules, signature, state, builder.constants, constraints, ranges.guards, specs, names

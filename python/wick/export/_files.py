@@ -13,9 +13,10 @@ import os
 from collections import OrderedDict
 
 from .. import _C, serialization
+from .._higher_order_ops.operators import HigherOrderOperator
 from .._ops import ops
 from .._symint import SymbolicTensor, SymInt
-from ..fx import Graph
+from ..fx import Graph, GraphModule
 from ..nn import Parameter
 from ..utils import _pytree as pytree
 from . import graph_signature as signatures
@@ -138,6 +139,8 @@ def _target_name(target):
     for name, function in _PYTHON.items():
         if function is target:
             return name
+    if isinstance(target, HigherOrderOperator):
+        return f"higher_order.{target}"
     if isinstance(target, _C.OpOverload):
         return str(target)
     if target is ops.aten.sym_size.int:
@@ -148,6 +151,8 @@ def _target_name(target):
 def _target(name):
     if name in _PYTHON:
         return _PYTHON[name]
+    if name in ("higher_order.cond", "higher_order.while_loop"):
+        return getattr(ops.higher_order, name.partition(".")[2])
     namespace, packet, overload = name.split(".")
     found = getattr(getattr(getattr(ops, namespace), packet), overload)
     if not isinstance(found, _C.OpOverload) and found is not ops.aten.sym_size.int:
@@ -155,10 +160,13 @@ def _target(name):
     return found
 
 
+_KINDS = "placeholder", "get_attr", "call_function", "output"
+
+
 def _written_graph(graph):
     rows = []
     for node in graph.nodes:
-        if node.op not in ("placeholder", "call_function", "output"):
+        if node.op not in _KINDS:
             raise NotImplementedError(f"save: a node of the kind {node.op}")
         target = _target_name(node.target) if node.op == "call_function" else str(node.target)
         meta = {"stack_trace": node.meta.get("stack_trace"), "val": _written(node.meta.get("val"))}
@@ -169,7 +177,7 @@ def _written_graph(graph):
 def _read_graph(rows):
     graph, nodes = Graph(), {}
     for op, name, target, args, kwargs, meta in rows:
-        if op not in ("placeholder", "call_function", "output"):
+        if op not in _KINDS:
             raise ValueError(f"no kind of node: {op}")
         target = _target(target) if op == "call_function" else target
         node = graph.create_node(op, target, _read(args, nodes), _read(kwargs, nodes), name)
@@ -179,6 +187,28 @@ def _read_graph(rows):
         nodes[name] = node
     graph.lint()
     return graph
+
+
+def _written_modules(module):
+    """{name: [rows of its graph, {name: small tensor}, its own modules]} of the functions of control flow."""
+    return {
+        name: [
+            _written_graph(part.graph),
+            {key: [str(t.dtype), t.tolist()] for key, t in part.named_buffers(recurse=False)},
+            _written_modules(part),
+        ]
+        for name, part in module.named_children()
+    }
+
+
+def _read_modules(written):
+    def made(name, rows, tensors, parts):
+        root = {
+            key: _C.tensor(data, dtype=_name(dtype.removeprefix("torch."))) for key, (dtype, data) in tensors.items()
+        }
+        return GraphModule({**root, **_read_modules(parts)}, _read_graph(rows), name)
+
+    return {name: made(name, *content) for name, content in written.items()}
 
 
 # ---- signatures ----
@@ -230,6 +260,7 @@ def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):
     description = {
         "format": FORMAT,
         "graph": _written_graph(ep.graph),
+        "graphs": _written_modules(ep.graph_module),
         "signature": _written_signature(ep.graph_signature),
         "in_spec": _written_spec(whole.in_spec), "out_spec": _written_spec(whole.out_spec),
         "names": whole.forward_arg_names, "modules": [entry.fqn for entry in ep.module_call_graph[1:]],
@@ -292,5 +323,13 @@ def _made(description, content):
     example = None if content["inputs"] is None else pytree.tree_unflatten(content["inputs"], in_spec)
     guards = [str(guard) for guard in description["guards"]]
     return ExportedProgram(
-        {}, graph, signature, state, ranges, entries, example, dict(content["constants"]), guards=guards
+        _read_modules(description["graphs"]),
+        graph,
+        signature,
+        state,
+        ranges,
+        entries,
+        example,
+        dict(content["constants"]),
+        guards=guards,
     )

@@ -34,6 +34,9 @@ class _Infinity(int):
 
     __str__ = __repr__
 
+    def __reduce__(self):
+        return "int_oo"  # the one of this module
+
 
 int_oo = _Infinity()
 

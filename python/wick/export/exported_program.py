@@ -181,7 +181,7 @@ class ExportedProgram:
     def __deepcopy__(self, memo):
         state = {name: copy.deepcopy(tensor, memo) for name, tensor in self._state_dict.items()}
         return ExportedProgram(
-            {}, copy.deepcopy(self.graph, memo), copy.deepcopy(self._graph_signature, memo), state,
+            self.graph_module, copy.deepcopy(self.graph, memo), copy.deepcopy(self._graph_signature, memo), state,
             copy.deepcopy(self._range_constraints, memo), self._module_call_graph, copy.deepcopy(self._example_inputs, memo),
             copy.deepcopy(self._constants, memo), verifiers=self._verifiers, guards=self._guards_code,
         )  # fmt: skip
@@ -196,7 +196,7 @@ def _as_pytorch_prints(code):
 def _with_graph(program, graph, signature=None):
     """The same program with another graph."""
     return ExportedProgram(
-        {}, graph, copy.deepcopy(signature or program.graph_signature), program.state_dict, program.range_constraints,
+        program.graph_module, graph, copy.deepcopy(signature or program.graph_signature), program.state_dict, program.range_constraints,
         program.module_call_graph, program.example_inputs, program.constants, verifiers=program.verifiers,
         guards=program._guards_code,
     )  # fmt: skip
@@ -208,11 +208,11 @@ def _with_graph(program, graph, signature=None):
 def of_call(module, args, kwargs, dynamic_shapes, decomposing=0):
     """The ExportedProgram of module(*args, **kwargs)."""
     parts = program_parts(module, args, kwargs, dynamic_shapes, decomposing)
-    graph, signature, state, constants, ranges, guards, (in_spec, out_spec), names = parts
+    graph, modules, signature, state, constants, ranges, guards, (in_spec, out_spec), names = parts
     whole = ModuleCallSignature([], [], in_spec, out_spec, names)
     entries = [ModuleCallEntry("", whole), *(ModuleCallEntry(name) for name, _ in module.named_modules() if name)]
     example = tuple(args), dict(kwargs)
-    return ExportedProgram({}, graph, signature, state, ranges, entries, example, constants, guards=guards)
+    return ExportedProgram(modules, graph, signature, state, ranges, entries, example, constants, guards=guards)
 
 
 # ---- decompositions ----
@@ -416,6 +416,8 @@ def _results(graph, values, spec):
 def _made_module(program, check_guards):
     graph, nodes, module = Graph(), {}, Module()
     tensors = _tensors(program)
+    for name, part in program.graph_module.named_children():  # functions of control flow
+        module.add_module(name, part)
     for name, (tensor, saved) in tensors.items():
         _assign(module, name, tensor, saved)
     inputs, leaf = _Inputs(graph, program), 0

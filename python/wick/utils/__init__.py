@@ -8,6 +8,12 @@ _PARTS = (
     "weak",
 )  # fmt: skip
 
-__getattr__ = _late(__name__, _PARTS, {
-    "set_module": "_set_module", "swap_tensors": "_swap_tensors", "ThroughputBenchmark": "throughput_benchmark",
-})
+__getattr__ = _late(
+    __name__,
+    _PARTS,
+    {
+        "set_module": "_set_module",
+        "swap_tensors": "_swap_tensors",
+        "ThroughputBenchmark": "throughput_benchmark",
+    },
+)

@@ -5,8 +5,10 @@
 #include <opcode.h>
 
 #include "autograd/autograd.h"
+#include "compile/control/control.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
+#include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
 
 #define BINDING (f->session->binding)
@@ -139,6 +141,11 @@ static bool runs_destructors_alone(PyObject *self, const char *name, PyObject *c
   return strcmp(name, "update") == 0 && given && PyDict_CheckExact(self) && PyDict_CheckExact(args[0]);
 }
 
+/* Sets and dictionaries take what they are given for keys. */
+static bool item_usable(wk__frame *f, PyObject *self, PyObject *o) {
+  return PyDict_Check(self) || PyAnySet_Check(self) ? wk__keys_usable(f, o) : wk__usable(f, o);
+}
+
 /* A method of a container, or a function whose first argument it is, that changes it: noted when others can see the
  * container. */
 static PyObject *change(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self, PyObject *callable,
@@ -148,8 +155,8 @@ static PyObject *change(wk__frame *f, wk__recording *r, const wk__known_call *kn
   bool blind = known->how & WK__CALL_BLIND && (Py_TYPE(self) == &PyList_Type || Py_TYPE(self) == &PySet_Type);
   wk__reg reg = wk__reg_find(r, self);
   for (Py_ssize_t i = 0; i < given + (names ? PyTuple_GET_SIZE(names) : 0); i++)
-    if (!(stores(known, self, rest[i]) ? wk__passed_on(f, rest[i]) : wk__usable(f, rest[i]))) return NULL;
-  if (!blind && !(PyDict_Check(self) ? wk__passed_on(f, self) : wk__usable(f, self))) return NULL;
+    if (!(stores(known, self, rest[i]) ? wk__passed_on(f, rest[i]) : item_usable(f, self, rest[i]))) return NULL;
+  if (!blind && !(PyDict_Check(self) ? wk__passed_on(f, self) : item_usable(f, self, self))) return NULL;
   if (blind && reg >= 0 && wk__keep_before(r, reg) < 0) return NULL;
   if (known->how & WK__CALL_SEARCHES && given) wk__note_search(f, r, self, rest[0]);
   if (reg < 0) return wk__plain_call(f, callable, args, count, names);
@@ -174,6 +181,7 @@ static PyObject *get_from_dict(wk__frame *f, wk__recording *r, PyObject *self, P
   PyObject *found = PyDict_GetItemWithError(self, key);
   if (!found && PyErr_Occurred()) return NULL;
   if (wk__was_written(r, reg, key)) return Py_XNewRef(found);
+  if (found && wk__is_identity(r, key)) return wk__refuse(f, "an id() that is a key of something from outside");
   if (!found) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
   if (found && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return wk__refuse(f, "%s", r->failed);
   return found ? wk__as_read(r, found) : NULL;
@@ -192,8 +200,9 @@ static PyObject *container_method(wk__frame *f, wk__recording *r, const wk__know
     return Py_NewRef(given >= 2 ? args[self_is_first + 1] : Py_None);
   }
   bool passes = known->what == WK__KNOWN_PASSES && (PyDict_CheckExact(self) || PyList_CheckExact(self));
-  if (!(passes ? wk__passed_on(f, self) : wk__usable(f, self))) return NULL;
-  if (!wk__arguments_usable(f, args + self_is_first, given, names)) return NULL;
+  if (!(passes ? wk__passed_on(f, self) : item_usable(f, self, self))) return NULL;
+  for (Py_ssize_t i = self_is_first; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
+    if (!item_usable(f, self, args[i])) return NULL;
   return wk__plain_call(f, callable, args, count, names);
 }
 
@@ -477,16 +486,19 @@ static bool of_floats(wk__frame *f, const char *name, PyObject *callable, PyObje
   return (largest || strcmp(name, "min") == 0) && wk__float_extremum(r, largest, args, count, out);
 }
 
-/* id(): of an object from outside a constant, as long as the same one is there. A number or text is no certain object,
- * what the region makes is another one in each call, and so may be an argument: from then on it is a break. */
-static PyObject *identity(wk__frame *f, wk__recording *r, PyObject *o) {
+static const char *function_name(PyObject *function) { return ((PyCFunctionObject *)function)->m_ml->ml_name; }
+
+/* id(), and hash() of what has no other one: of an object from outside a constant, as long as the same one is there. A
+ * number or text is no certain object. An argument may be another object in each call: from then on it is a break. */
+static PyObject *identity(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o) {
   wk__reg reg = wk__is_foreign(r, o) ? wk__reg_find(r, o) : -1;
-  if (reg < 0 || wk__is_plain_value(BINDING, o)) return wk__refuse(f, "id() of an object that the region has made");
+  if (wk__is_plain_value(BINDING, o)) return wk__refuse(f, "%s() of a value", function_name(function));
+  if (reg < 0) return wk__identity_call(f, r, function, o);
   bool another = r->changing && wk__map_get(r->changing, wk__identity_path(r->registers[reg].path));
   if (another && !f->session->compiled->options.fullgraph)
-    return wk__refuse(f, "id() of an object that is another one in each call");
+    return wk__refuse(f, "%s() of an object that is another one in each call", function_name(function));
   if (r->registers[reg].kind == WK__REG_READ) wk__check_once(r, WK__CHECK_ADDRESS, reg, (int64_t)(intptr_t)o, NULL);
-  return PyLong_FromVoidPtr(o);
+  return PyObject_CallOneArg(function, o);
 }
 
 /* Text that is the same whenever it is made: of values and tuples of them. */
@@ -511,8 +523,14 @@ static PyObject *print_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   return wk__effect(f, r, callable, args, count, names);
 }
 
-/* Values, and tuples of them. */
+/* Values, and tuples and frozen sets of them. */
 static bool has_constant_hash(const wk__frame *f, PyObject *o) {
+  if (PyFrozenSet_CheckExact(o)) {
+    PyObject *items = PySequence_Tuple(o);
+    bool constant = items && has_constant_hash(f, items);
+    Py_XDECREF(items);
+    return constant;
+  }
   if (!PyTuple_CheckExact(o)) return wk__is_plain_value(BINDING, o);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
     if (!has_constant_hash(f, PyTuple_GET_ITEM(o, i))) return false;
@@ -524,6 +542,11 @@ static bool has_python_hash(PyObject *o) {
   PyObject *method = name && wk__is_python_instance(o) ? wk__type_attribute(Py_TYPE(o), name) : NULL;
   Py_XDECREF(name);
   return method && PyFunction_Check(method);
+}
+
+static bool hashes_its_address(const wk__frame *f, PyObject *o) {
+  hashfunc hash = Py_TYPE(o)->tp_hash;
+  return hash == PyBaseObject_Type.tp_hash || (hash == BINDING->tensor_type->tp_hash && wk__is_tensor_object(f, o));
 }
 
 static PyObject *globals_of_frame(wk__frame *f, wk__recording *r) {
@@ -567,7 +590,8 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
     return wk__op_set_attr(f, args[0], args[1], NULL) < 0 ? NULL : Py_NewRef(Py_None);
   if (strcmp(name, "hash") == 0 && count == 1 && (has_constant_hash(f, args[0]) || has_python_hash(args[0])))
     return look(f, callable, args, count, names);
-  if (strcmp(name, "id") == 0 && count == 1 && !names) return identity(f, f->session->recording, args[0]);
+  bool of_address = strcmp(name, "id") == 0 || (strcmp(name, "hash") == 0 && count && hashes_its_address(f, args[0]));
+  if (of_address && count == 1 && !names) return identity(f, f->session->recording, callable, args[0]);
   if (strcmp(name, "print") == 0) return print_call(f, f->session->recording, callable, args, count, names);
   if (strcmp(name, "globals") == 0 && !count && !names) return globals_of_frame(f, f->session->recording);
   if (strcmp(name, "vars") == 0 && count == 1 && !names) return attribute_named(f, args[0], "__dict__");
@@ -614,6 +638,28 @@ static PyObject *score_end(wk__frame *f, PyObject *callable, PyObject *const *ar
   Py_RETURN_NONE;
 }
 
+/* The functions of cond and while_loop are called between these two, and what they do becomes an operator (compile/
+ * control/control.h). What refuses raises meanwhile, and then there is no operator: the program goes one way. */
+static PyObject *control_begin(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                               PyObject *names) {
+  wk__recording *r = f->session->recording;
+  if (r->tries && !wk__control_records()) return wk__refuse(f, "control flow inside of what is only tried");
+  PyObject *begun = look(f, callable, args, count, names);
+  if (wk__control_records()) r->tries = true;
+  return begun;
+}
+
+static PyObject *control_end(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                             PyObject *names) {
+  wk__recording *r = f->session->recording;
+  PyObject *given[2] = {Py_None, Py_None};
+  for (Py_ssize_t i = 0; i < count && i < 2 && !r->tries_in_vain; i++) given[i] = args[i];
+  PyObject *results = wk__plain_call(f, callable, given, 2, names);
+  r->tries = wk__control_records();
+  if (!r->tries) r->tries_in_vain = r->tries_modes = false;
+  return results;
+}
+
 /* The classes of what is given decide, and the thread's state, which is guarded. */
 static PyObject *core_function(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
@@ -621,6 +667,11 @@ static PyObject *core_function(wk__frame *f, const char *name, PyObject *callabl
   if (strcmp(name, "as_tensor") == 0) return wk__as_tensor_call(f, callable, args, count, names);
   if (strcmp(name, "_score_begin") == 0) return score_begin(f, callable, args, count, names);
   if (strcmp(name, "_score_end") == 0) return score_end(f, callable, args, count, names);
+  if (strcmp(name, "_branch_begin") == 0 || strcmp(name, "_loop_begin") == 0)
+    return control_begin(f, callable, args, count, names);
+  if (strcmp(name, "_control_next") == 0) return wk__plain_call(f, callable, args, count, names);
+  if (strcmp(name, "_branch_end") == 0 || strcmp(name, "_loop_end") == 0)
+    return control_end(f, callable, args, count, names);
   wk__knowledge what = wk__known_function("wick", name)->what;
   bool looks = what == WK__KNOWN_LOOKS || (what == WK__KNOWN_AUTOCAST && !names_other_device(name, args, count));
   if (looks) return look(f, callable, args, count, names);
@@ -801,6 +852,8 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (kind == WK__CLASS_STATE) return wk__refuse_as(f, WK__REFUSED_VALUE, "a new %s", t->tp_name);
   bool known = kind != WK__CLASS_UNKNOWN;
   if (t == wk__weak_reference_type() && (count != 1 || names)) return wk__refuse(f, "a weak reference with a callback");
+  bool makes_keys = (t == &PySet_Type || t == &PyFrozenSet_Type || t == &PyDict_Type) && count == 1 && !names;
+  if (makes_keys) return wk__keys_usable(f, args[0]) ? wk__plain_call(f, callable, args, count, names) : NULL;
   if (made_of_arguments || known || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   bool proxy = t == &PyDictProxy_Type && count == 1 && !names && PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0;
   if (proxy) return wk__made_proxy(f, r, args[0]);

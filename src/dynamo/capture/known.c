@@ -4,6 +4,7 @@
 #include "dynamo/capture/known.h"
 #include "autograd/autograd.h"
 #include "dynamo/capture/known_calls.h"
+#include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
 
 #define TEXT(name) PyUnicode_AsUTF8(name)
@@ -149,6 +150,7 @@ static bool is_that_one(wk__recording *r, PyObject *o) {
 typedef struct inspection {
   wk__frame *f;
   bool looks; /* C code may look at numbers and compare what it finds; else it only hands references on */
+  bool keys;  /* of numbers it asks nothing but whether they are equal */
   int depth;
 } inspection;
 
@@ -203,6 +205,7 @@ static bool usable(inspection i, PyObject *o) {
   wk__recording *r = f->session->recording;
   PyTypeObject *t = Py_TYPE(o);
   const wk__binding *b = f->session->binding;
+  if (i.looks && !i.keys && wk__is_identity(r, o)) return wk__refuse(f, "an id() of what the region has made"), false;
   if (i.looks && (PyFloat_CheckExact(o) || PyLong_CheckExact(o))) wk__specialize(r, o);
   if (wk__is_plain_value(b, o) || wk__is_tensor_object(f, o) || PyObject_TypeCheck(o, b->module_type)) return true;
   if (wk__is_own_context(f, o)) return true;
@@ -225,8 +228,9 @@ static bool usable(inspection i, PyObject *o) {
   return wk__refuse_as(f, wk__refusal_of(f, o), "C code looks at a %s", t->tp_name), false;
 }
 
-bool wk__usable(wk__frame *f, PyObject *o) { return usable((inspection){f, true, 0}, o); }
-bool wk__passed_on(wk__frame *f, PyObject *o) { return usable((inspection){f, false, 0}, o); }
+bool wk__usable(wk__frame *f, PyObject *o) { return usable((inspection){.f = f, .looks = true}, o); }
+bool wk__keys_usable(wk__frame *f, PyObject *o) { return usable((inspection){.f = f, .looks = true, .keys = true}, o); }
+bool wk__passed_on(wk__frame *f, PyObject *o) { return usable((inspection){.f = f}, o); }
 
 static bool touched(wk__frame *f, PyObject *o) {
   wk__recording *r = f->session->recording;
@@ -235,7 +239,7 @@ static bool touched(wk__frame *f, PyObject *o) {
 }
 
 bool wk__operand_usable(wk__frame *f, PyObject *o) {
-  if (PyLong_CheckExact(o)) return true;
+  if (PyLong_CheckExact(o) && !wk__is_identity(f->session->recording, o)) return true;
   if (!PyTuple_Check(o) && !PyList_CheckExact(o)) return wk__usable(f, o);
   if (!touched(f, o)) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)

@@ -25,6 +25,8 @@ bool wk__is_default_dict(PyTypeObject *t); /* collections.defaultdict */
 /* C code may look at all of the object: containers become known, iterators have to be the region's own. False: refused,
  * with the reason set. */
 bool wk__usable(wk__frame *f, PyObject *o);
+/* The same of C code that takes what it finds for keys: numbers of id() are compared with == and hashed alone. */
+bool wk__keys_usable(wk__frame *f, PyObject *o);
 /* How a call is refused because of this object: an array from outside, behind x.numpy() say, is left over. */
 wk__refusal wk__refusal_of(const wk__frame *f, PyObject *o);
 /* C code hands references on and looks at nothing that it finds: numbers stay symbolic. */
@@ -113,6 +115,9 @@ PyObject *wk__new_tensor_call(wk__frame *f, PyObject *callable, PyObject *const 
 /* ---- clocks.c ---- */
 PyObject *wk__clock_call(wk__frame *f, wk__recording *r, PyObject *clock, PyObject *const *args, Py_ssize_t count,
                          PyObject *names);  // -> new
+/* ---- identities.c ---- */
+/* function(owner), id() or hash(), of what the region has made: another number in each call. */
+PyObject *wk__identity_call(wk__frame *f, wk__recording *r, PyObject *function, PyObject *owner);  // -> new
 /* ---- draws.c ---- */
 bool wk__is_random(PyObject *o); /* a random.Random, or something else that is a _random.Random */
 PyObject *wk__draw_call(wk__frame *f, wk__recording *r, PyObject *random, const char *name, PyObject *const *args,

@@ -233,7 +233,7 @@ PyObject *wk__fresh_call(wk__frame *f, PyObject *callable, PyObject *const *args
  */
 static wk__reg guard_argument(wk__frame *f, wk__recording *r, PyObject *o) {
   wk_int symbol;
-  if (wk__symbolic_int(r, o, &symbol) || wk__float_register(r, o) >= 0) return -1;
+  if (wk__symbolic_int(r, o, &symbol) || wk__float_register(r, o) >= 0 || wk__is_identity(r, o)) return -1;
   if (wk__is_plain_value(BINDING, o)) {
     wk__reg reg = wk__new_register(r, WK__REG_CONSTANT, NULL, true);
     if (reg >= 0) r->registers[reg].object = Py_NewRef(o); /* not found by it */
@@ -249,6 +249,7 @@ static bool is_constant(wk__frame *f, wk__recording *r, PyObject *o, int depth) 
   enum { DEEPEST = 8 };
   if (depth > DEEPEST) return false;
   wk_int symbol;
+  if (wk__is_identity(r, o)) return false;
   bool changes = wk__symbolic_int(r, o, &symbol) || wk__float_register(r, o) >= 0;
   if (changes && depth == 0) return false;
   if (wk__is_plain_value(BINDING, o)) {

@@ -8,6 +8,7 @@
 
 #include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
+#include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
 
 #define RECORDING(plain)                  \
@@ -479,6 +480,7 @@ static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObj
     return wk__refuse(f, "a dict's key that is no plain value");
   bool written = wk__was_written(r, reg, key);
   if (!found) return missing_item(f, r, reg, owner, key);
+  if (!written && wk__is_identity(r, key)) return wk__refuse(f, "an id() that is a key of something from outside");
   r->last_fresh = NULL;
   if (!written && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return failed(f, r);
   return wk__as_read(r, found);
@@ -514,7 +516,8 @@ PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
   if (PyType_Check(owner)) return wk__plain_item(f, owner, key); /* list[int] */
   bool tensor = wk__is_tensor_object(f, owner);
   if (!(takes_references(f, owner) ? wk__passed_on(f, owner) : wk__usable(f, owner))) return NULL;
-  if (!(tensor ? wk__index_usable(f, key) : wk__usable(f, key))) return NULL;
+  bool keyed = PyDict_Check(owner);
+  if (!(tensor ? wk__index_usable(f, key) : keyed ? wk__keys_usable(f, key) : wk__usable(f, key))) return NULL;
   return wk__plain_item(f, owner, key);
 }
 
@@ -603,8 +606,12 @@ static void method_tried(wk__frame *f, wk__recording *r, int64_t step, PyObject 
 static bool operands_usable(wk__frame *f, bool joins, PyObject *a, PyObject *b) {
   bool tensor = wk__is_tensor_object(f, a) || wk__is_tensor_object(f, b);
   bool lists = Py_TYPE(a) == &PyList_Type && Py_TYPE(b) == &PyList_Type;
+  if (PyAnySet_Check(a) && PyAnySet_Check(b)) return wk__keys_usable(f, a) && wk__keys_usable(f, b);
   if (joins && (lists || (PyTuple_Check(a) && PyTuple_Check(b)))) return wk__passed_on(f, a) && wk__passed_on(f, b);
-  return ((tensor && wk__is_number(a)) || wk__usable(f, a)) && ((tensor && wk__is_number(b)) || wk__usable(f, b));
+  const wk__recording *r = f->session->recording;
+  bool number_a = tensor && wk__is_number(a) && !wk__is_identity(r, a);
+  bool number_b = tensor && wk__is_number(b) && !wk__is_identity(r, b);
+  return (number_a || wk__usable(f, a)) && (number_b || wk__usable(f, b));
 }
 
 PyObject *wk__op_binary(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
@@ -629,7 +636,10 @@ PyObject *wk__op_compare(wk__frame *f, int py_kind, PyObject *a, PyObject *b) {
   int known = wk__symbolic_compare(r, py_kind, a, b);
   if (known < 0) known = wk__float_compare(r, py_kind, a, b);
   if (known >= 0) return Py_NewRef(known ? Py_True : Py_False);
-  if (!operands_usable(f, false, a, b) || wk__note_identity(f, r, a, b) < 0) return NULL;
+  bool equal = py_kind == Py_EQ || py_kind == Py_NE;
+  bool keys = equal && (wk__is_identity(r, a) || wk__is_identity(r, b) || (PyAnySet_Check(a) && PyAnySet_Check(b)));
+  bool usable = keys ? wk__keys_usable(f, a) && wk__keys_usable(f, b) : operands_usable(f, false, a, b);
+  if (!usable || wk__note_identity(f, r, a, b) < 0) return NULL;
   return wk__plain_compare(f, py_kind, a, b);
 }
 
@@ -648,7 +658,8 @@ int wk__op_contains(wk__frame *f, PyObject *container, PyObject *value) {
     return found;
   }
   bool only_keys = PyDict_CheckExact(container);
-  if (!(only_keys ? wk__passed_on(f, container) : wk__usable(f, container)) || !wk__usable(f, value)) return -1;
+  if (!(only_keys ? wk__passed_on(f, container) : wk__keys_usable(f, container)) || !wk__keys_usable(f, value))
+    return -1;
   wk__note_search(f, r, container, value);
   return wk__plain_contains(f, container, value);
 }

@@ -1,0 +1,203 @@
+"""@jit: a function as a kernel, specialised and cached by what its arguments are; kernel[grid](...) launches it."""
+
+import ast
+import builtins
+import functools
+import inspect
+import textwrap
+
+import wick
+from wick import _C
+
+from . import language as tl
+from ._walk import Walker
+from .errors import CompilationError
+
+_OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "enable_fp_fusion": True}
+
+
+class KernelInterface:
+    """What kernel[grid] works on: a subclass has run(*args, grid, warmup, **kwargs)."""
+
+    def __getitem__(self, grid):
+        return functools.partial(self.run, grid=grid, warmup=False)
+
+
+def _is_constexpr(annotation):
+    return annotation is tl.constexpr or (isinstance(annotation, str) and annotation.split(".")[-1] == "constexpr")
+
+
+def _kind_of(value):
+    """What an argument is specialised by: a type to be a parameter of, or ("constant", value)."""
+    if isinstance(value, wick.Tensor):
+        return ("pointer", str(value.dtype).rpartition(".")[2])
+    if isinstance(value, bool):
+        return ("number", "bool")
+    if isinstance(value, int):
+        if value == 1:  # strides, mostly
+            return ("constant", 1)
+        return ("number", "int32" if -(2**31) <= value < 2**31 else "int64" if value < 2**63 else "uint64")
+    if isinstance(value, float):
+        return ("number", "float32")
+    if hasattr(value, "value") and isinstance(value, tl.constexpr):
+        value = value.value
+    if value is None or isinstance(value, (str, tuple, tl.dtype)) or callable(value):
+        return ("constant", value)
+    raise TypeError(f"{type(value).__name__} objects are no arguments of kernels")
+
+
+class JITFunction(KernelInterface):
+    """A function whose body is a kernel, or part of one."""
+
+    def __init__(self, fn, noinline=None, do_not_specialize=None, **_):
+        self.fn = fn
+        self.__name__, self.__doc__, self.__module__, self.__qualname__ = (
+            fn.__name__,
+            fn.__doc__,
+            fn.__module__,
+            fn.__qualname__,
+        )
+        self.params = list(inspect.signature(fn).parameters.values())
+        self.arg_names = [p.name for p in self.params]
+        self._constexprs = [_is_constexpr(p.annotation) for p in self.params]
+        self._kept = set(do_not_specialize or ())  # ints that are parameters also where they are 1
+        self._defaults = [(p.name, p.default) for p in self.params if p.default is not p.empty]
+        self._kernels, self._tree, self._source = {}, None, None
+
+    # ---- the source ----
+
+    @property
+    def source(self):
+        if self._source is None:
+            try:
+                lines, self.first_line = inspect.getsourcelines(self.fn)
+            except OSError:
+                raise ValueError("@jit functions should be defined in a Python file") from None
+            text = textwrap.dedent("".join(lines))
+            skipped = text[: text.index("def ")].count("\n") if not text.startswith("def ") else 0
+            self.first_line += skipped
+            self._source = "\n".join(text.split("\n")[skipped:])
+        return self._source
+
+    def parse(self):
+        if self._tree is None:
+            self._tree = ast.parse(self.source).body[0]
+        return self._tree
+
+    def lookup(self, name):
+        """What a name of the source means outside of the function."""
+        code = self.fn.__code__
+        if name in code.co_freevars:
+            return self.fn.__closure__[code.co_freevars.index(name)].cell_contents
+        if name in self.fn.__globals__:
+            return self.fn.__globals__[name]
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
+        raise NameError(f"{name} is not defined")
+
+    # ---- building and launching ----
+
+    def _bind(self, args, kwargs):
+        """Arguments in order, and options."""
+        options = {k: tl._plain(kwargs.pop(k)) for k in list(kwargs) if k in _OPTIONS and k not in self.arg_names}
+        if len(args) > len(self.arg_names):
+            raise TypeError(f"{self.__name__}() takes {len(self.arg_names)} arguments but {len(args)} were given")
+        named = dict(zip(self.arg_names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in self.arg_names:
+                raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+            if name in named:
+                raise TypeError(f"{self.__name__}() got multiple values for argument {name!r}")
+            named[name] = value
+        for name, value in self._defaults:
+            named.setdefault(name, value)
+        missing = [n for n in self.arg_names if n not in named]
+        if missing:
+            raise TypeError(
+                f"{self.__name__}() missing {len(missing)} required argument(s): {', '.join(map(repr, missing))}"
+            )
+        return named, options
+
+    def _specialise(self, named):
+        """(the key, the names of parameters in order)"""
+        key, parameters = [], []
+        for name, constant in zip(self.arg_names, self._constexprs, strict=True):
+            value = named[name]
+            if constant:
+                value = tl._plain(value)
+                key.append(("constant", type(value), value))
+                continue
+            kind = _kind_of(value)
+            if name in self._kept and kind == ("constant", 1):
+                kind = ("number", "int32")
+            key.append(kind)
+            if kind[0] != "constant":
+                parameters.append(name)
+        return tuple(key), parameters
+
+    def _build(self, key, named, warps):
+        builder = _C._TileBuilder(tl.tensor)
+        names = {}
+        for name, kind in zip(self.arg_names, key, strict=True):
+            if kind[0] == "constant":
+                names[name] = kind[-1]
+            else:
+                names[name] = builder.parameter(kind[1], kind[0] == "pointer")
+        outer = getattr(tl._building, "builder", None)
+        tl._building.builder = builder
+        try:
+            Walker(self, builder, names, True).run()
+            return builder.finish(self.__name__, warps)
+        finally:
+            if outer is None:
+                del tl._building.builder
+            else:
+                tl._building.builder = outer
+
+    def kernel_for(self, *args, **kwargs):
+        """The kernel that a launch with such arguments runs; its `text` is the tile IR."""
+        named, options = self._bind(args, kwargs)
+        key, parameters = self._specialise(named)
+        return self._find(key, named, options)
+
+    def _find(self, key, named, options):
+        warps = options.get("num_warps", _OPTIONS["num_warps"])
+        kernel = self._kernels.get((key, warps))
+        if kernel is None:
+            kernel = self._kernels[key, warps] = self._build(key, named, warps)
+        return kernel
+
+    def run(self, *args, grid, warmup=False, **kwargs):
+        named, options = self._bind(args, kwargs)
+        key, parameters = self._specialise(named)
+        kernel = self._find(key, named, options)
+        if warmup:
+            return kernel
+        if callable(grid):
+            grid = grid({n: tl._plain(v) for n, v in named.items()})
+        grid = [grid] if isinstance(grid, int) else [tl._plain(n) for n in grid]
+        if not 1 <= len(grid) <= 3:
+            raise ValueError("a grid has one, two or three dims")
+        kernel.launch((*grid, 1, 1)[:3], [named[n] for n in parameters])
+        return kernel
+
+    run._wick_disable = True  # a launch in compiled code ends its graph
+
+    def warmup(self, *args, grid, **kwargs):
+        return self.run(*args, grid=grid, warmup=True, **kwargs)
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError("Cannot call @triton.jit'd outside of the scope of a kernel")
+
+    def __repr__(self):
+        return f"JITFunction({self.__module__}:{self.__name__})"
+
+
+def jit(fn=None, **options):
+    """Makes a function a kernel: @jit, or @jit(do_not_specialize=[...])."""
+    if fn is None:
+        return lambda fn: JITFunction(fn, **options)
+    return JITFunction(fn, **options)
+
+
+__all__ = ["CompilationError", "JITFunction", "KernelInterface", "jit"]

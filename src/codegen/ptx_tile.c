@@ -1,0 +1,381 @@
+/* A tile kernel as PTX: the order of its instructions, regions, and the module around them.
+ *
+ * Each value is made where it stands, in every layout that is asked for: one by its instruction, the others of it. So
+ * what the program keeps out of a loop stays out of it. Test: tests/cuda/test_tiles.py. */
+#include "codegen/ptx_tile_internal.h"
+
+/* ---- values ---- */
+
+static int emit_parameter(tile_writer *w, const wk__tile_instr *i) {
+  reg_class c = class_of(&i->type);
+  int out = new_registers(w, c, 1), index = (int)i->number.i;
+  if (is_float_type(&i->type)) {
+    int d = wk__ptx_arg_long(&w->text, index);
+    if (c == CLASS_D) return d;
+    int f = c == CLASS_H ? new_word(w) : out;
+    SAY("cvt.rn.f32.f64 %%r%d, %%d%d", f, d);
+    if (c == CLASS_H) narrow(w, &i->type, out, f);
+    return out;
+  }
+  if (c == CLASS_D) return wk__ptx_arg_long(&w->text, index);
+  int word = wk__ptx_arg_word(&w->text, index);
+  if (c == CLASS_P)
+    SAY("setp.ne.u32 %%p%d, %%r%d, 0", out, word);
+  else
+    out = word;
+  return out;
+}
+
+static int emit_range(tile_writer *w, const wk__tile_instr *i, int at) {
+  const layout *l = &w->layouts[at];
+  int count = registers_of(l), out = wk__ptx_words(&w->text, count);
+  for (int r = 0; r < count; r++)
+    SAY("add.s32 %%r%d, %%r%d, %d", out + r, w->place[at], (int)i->number.i + position_of(l, r));
+  return out;
+}
+
+static int emit_offset(tile_writer *w, const wk__tile_instr *i, int at) {
+  int count = registers_of(&w->layouts[at]), out = new_registers(w, CLASS_D, count), size = wk__dtypes[i->type.dtype].size;
+  int pointer = base_of(w, i->operands[0], at), index = base_of(w, i->operands[1], at);
+  const wk__tile_type *t = type_at(w, i->operands[1]);
+  for (int r = 0; r < count; r++) {
+    int by = wk__ptx_long(&w->text);
+    if (class_of(t) == CLASS_P)
+      SAY("selp.b64 %%d%d, %d, 0, %%p%d", by, size, index + r);
+    else if (class_of(t) == CLASS_D)
+      SAY("mul.lo.s64 %%d%d, %%d%d, %d", by, index + r, size);
+    else
+      SAY("mul.wide.%c32 %%d%d, %%r%d, %d", wk__dtype_is_unsigned(t->dtype) && wk__dtypes[t->dtype].size == 4 ? 'u' : 's', by, index + r, size);
+    SAY("add.s64 %%d%d, %%d%d, %%d%d", out + r, pointer + r, by);
+  }
+  return out;
+}
+
+/* Registers of the operand, by position: no lines but moves. */
+static int emit_source(tile_writer *w, wk__tile v, int at) {
+  const wk__tile_instr *i = instr_at(w, v);
+  layout from = source_layout(w, v, &w->layouts[at]);
+  int base = value_in(w, i->operands[0], layout_number(w, &from)), count = registers_of(&w->layouts[at]);
+  int out = new_registers(w, class_of(&i->type), count);
+  for (int r = 0; r < count; r++)
+    move_register(w, class_of(&i->type), out + r,
+                  base + register_at(&from, source_position(w, v, position_of(&w->layouts[at], r))));
+  return out;
+}
+
+static int emit_cast_or_bits(tile_writer *w, const wk__tile_instr *i, int at) {
+  int count = registers_of(&w->layouts[at]), out = new_registers(w, class_of(&i->type), count);
+  int in = base_of(w, i->operands[0], at);
+  for (int r = 0; r < count; r++)
+    (i->op == WK__TILE_cast ? emit_cast : emit_bits)(w, type_at(w, i->operands[0]), &i->type, out + r, in + r);
+  return out;
+}
+
+static int emit_value(tile_writer *w, wk__tile v, int at) {
+  const wk__tile_instr *i = instr_at(w, v);
+  int out;
+  switch (i->op) {
+    case WK__TILE_parameter:
+      return emit_parameter(w, i);
+    case WK__TILE_constant:
+      out = new_registers(w, class_of(&i->type), registers_of(&w->layouts[at]));
+      emit_constant(w, i, out, registers_of(&w->layouts[at]));
+      return out;
+    case WK__TILE_program_id:
+      return wk__ptx_special(&w->text, ((const char *[]){"%ctaid.x", "%ctaid.y", "%ctaid.z"})[i->number.i]);
+    case WK__TILE_num_programs:
+      return wk__ptx_special(&w->text, ((const char *[]){"%nctaid.x", "%nctaid.y", "%nctaid.z"})[i->number.i]);
+    case WK__TILE_range:
+      return emit_range(w, i, at);
+    case WK__TILE_map:
+      return emit_map(w, v, at);
+    case WK__TILE_exp2:
+    case WK__TILE_log2:
+      return emit_power(w, v, at);
+    case WK__TILE_cast:
+    case WK__TILE_bits:
+      return emit_cast_or_bits(w, i, at);
+    case WK__TILE_view:
+    case WK__TILE_broadcast:
+    case WK__TILE_permute:
+      return emit_source(w, v, at);
+    case WK__TILE_offset:
+      return emit_offset(w, i, at);
+    case WK__TILE_reduce:
+      return emit_reduce(w, v, at);
+    case WK__TILE_scan:
+      return emit_scan(w, v, at);
+    case WK__TILE_dot:
+      return emit_dot(w, v, at);
+    case WK__TILE_philox:
+      return emit_philox(w, v, at);
+    case WK__TILE_load:
+      return emit_load(w, v, at);
+    case WK__TILE_atomic:
+      return emit_atomic(w, v, at);
+    default:
+      w->unsupported = true;
+      return 0;
+  }
+}
+
+static variant *variant_of(tile_writer *w, wk__tile v, int at) {
+  for (int n = 0; n < w->variant_count[v]; n++)
+    if (w->variants[v][n].layout == at) return &w->variants[v][n];
+  return NULL;
+}
+
+/* The other layouts of a value that is there in its own. */
+static void make_others(tile_writer *w, wk__tile v) {
+  const wk__tile_type *t = type_at(w, v);
+  for (int n = 0; n < w->variant_count[v]; n++) {
+    variant *x = &w->variants[v][n];
+    if (x->made) continue;
+    x->base = new_registers(w, class_of(t), registers_of(&w->layouts[x->layout]));
+    convert(w, t, w->own[v], value_in(w, v, w->own[v]), x->layout, x->base);
+    x->made = true;
+  }
+}
+
+static void make(tile_writer *w, wk__tile v) {
+  const wk__tile_instr *i = instr_at(w, v);
+  bool again = w->free[v] || i->op == WK__TILE_view || i->op == WK__TILE_broadcast || i->op == WK__TILE_permute;
+  for (int n = 0; n < w->variant_count[v]; n++) {
+    variant *x = &w->variants[v][n];
+    if (!again && x->layout != w->own[v]) continue;
+    x->base = emit_value(w, v, x->layout);
+    x->made = true;
+  }
+  if (!again) make_others(w, v);
+}
+
+/* ---- regions ---- */
+
+typedef struct region {
+  wk__tile begin;
+  int top, end; /* labels; end: of the region, or where an `else` begins */
+  bool divided;
+} region;
+
+static void emit_carry(tile_writer *w, wk__tile v) {
+  const wk__tile_instr *i = instr_at(w, v);
+  variant *own = variant_of(w, v, w->own[v]);
+  int count = registers_of(&w->layouts[w->own[v]]);
+  if (!own) return;
+  own->base = new_registers(w, class_of(&i->type), count);
+  own->made = true;
+  if (!i->operands[0]) return;
+  int in = value_in(w, i->operands[0], w->own[v]);
+  for (int r = 0; r < count; r++) move_register(w, class_of(&i->type), own->base + r, in + r);
+}
+
+/* A carry's other layouts are made where it has a new value: at the top of its loop, and behind it. */
+static void make_carries(tile_writer *w, wk__tile begin) {
+  for (wk__tile v = begin - 1; v > 0 && instr_at(w, v)->op == WK__TILE_carry; v--) {
+    for (int n = 0; n < w->variant_count[v]; n++)
+      if (w->variants[v][n].layout != w->own[v]) w->variants[v][n].made = false;
+    if (w->variant_count[v]) make_others(w, v);
+  }
+}
+
+/* All values first, then all carries. -> the last set */
+static wk__tile emit_sets(tile_writer *w, wk__tile v) {
+  wk__tile end = v;
+  int *kept = NULL;
+  while (instr_at(w, end + 1)->op == WK__TILE_set) end++;
+  kept = wk__alloc_zeroed((end - v + 1) * sizeof *kept);
+  if (!kept) {
+    w->unsupported = true;
+    return end;
+  }
+  for (int turn = 0; turn < 2; turn++)
+    for (wk__tile s = v; s <= end; s++) {
+      wk__tile to = instr_at(w, s)->operands[0], from = instr_at(w, s)->operands[1];
+      reg_class c = class_of(type_at(w, to));
+      int count = registers_of(&w->layouts[w->own[to]]);
+      if (turn == 0) kept[s - v] = new_registers(w, c, count);
+      int in = turn ? kept[s - v] : value_in(w, from, w->own[to]);
+      int out = turn ? value_in(w, to, w->own[to]) : kept[s - v];
+      for (int r = 0; r < count; r++) move_register(w, c, out + r, in + r);
+    }
+  wk__free(kept);
+  return end;
+}
+
+static int scalar_of(tile_writer *w, wk__tile v) { return value_in(w, v, layout_number(w, &(layout){0})); }
+
+static void leave_if_done(tile_writer *w, const wk__tile_instr *i, int index, int end) {
+  int p = new_registers(w, CLASS_P, 1);
+  bool up = instr_at(w, i->operands[2])->number.i > 0;
+  char l = class_letter[class_of(&i->type)];
+  SAY("setp.%s.s%d %%p%d, %%%c%d, %%%c%d;\n\t@%%p%d bra L%d", up ? "ge" : "le", l == 'd' ? 64 : 32, p, l, index, l,
+      scalar_of(w, i->operands[1]), p, end);
+}
+
+static void begin_region(tile_writer *w, region *g, wk__tile v) {
+  const wk__tile_instr *i = instr_at(w, v);
+  *g = (region){.begin = v, .top = w->text.labels++, .end = w->text.labels++};
+  if (i->op == WK__TILE_if) {
+    SAY("@!%%p%d bra L%d", scalar_of(w, i->operands[0]), g->end);
+    return;
+  }
+  if (i->op == WK__TILE_for) {
+    variant *x = variant_of(w, v, w->own[v]);
+    if (!x) return;
+    x->base = new_registers(w, class_of(&i->type), 1), x->made = true;
+    move_register(w, class_of(&i->type), x->base, scalar_of(w, i->operands[0]));
+  }
+  wk__ptx_label(&w->text, g->top);
+  make_carries(w, v);
+  if (i->op == WK__TILE_for) leave_if_done(w, i, scalar_of(w, v), g->end);
+}
+
+static void end_region(tile_writer *w, region *g) {
+  const wk__tile_instr *i = instr_at(w, g->begin);
+  if (i->op == WK__TILE_for) {
+    char l = class_letter[class_of(&i->type)];
+    int index = scalar_of(w, g->begin);
+    SAY("add.s%d %%%c%d, %%%c%d, %%%c%d", l == 'd' ? 64 : 32, l, index, l, index, l, scalar_of(w, i->operands[2]));
+  }
+  if (i->op != WK__TILE_if) SAY("bra L%d", g->top);
+  wk__ptx_label(&w->text, g->end);
+  if (i->op == WK__TILE_if) make_carries(w, g->begin);
+}
+
+static void emit_all(tile_writer *w) {
+  region regions[WK__TILE_MAX_DEPTH];
+  int depth = 0;
+  for (wk__tile v = 1; v < w->k->count && !w->unsupported; v++) {
+    const wk__tile_instr *i = instr_at(w, v);
+    switch (i->op) {
+      case WK__TILE_carry:
+        emit_carry(w, v);
+        break;
+      case WK__TILE_set:
+        v = emit_sets(w, v);
+        break;
+      case WK__TILE_for:
+      case WK__TILE_while:
+      case WK__TILE_if:
+        begin_region(w, &regions[depth++], v);
+        break;
+      case WK__TILE_test:
+        SAY("@!%%p%d bra L%d", scalar_of(w, i->operands[0]), regions[depth - 1].end);
+        break;
+      case WK__TILE_else: {
+        region *g = &regions[depth - 1];
+        SAY("bra L%d", g->top);
+        wk__ptx_label(&w->text, g->end);
+        g->end = g->top;
+        break;
+      }
+      case WK__TILE_end:
+        end_region(w, &regions[--depth]);
+        break;
+      case WK__TILE_return:
+        SAY("bra L%d", w->done);
+        break;
+      case WK__TILE_barrier:
+        SAY("bar.sync 0");
+        break;
+      case WK__TILE_store:
+        emit_store(w, v);
+        break;
+      default:
+        make(w, v);
+    }
+  }
+}
+
+/* ---- the module ---- */
+
+/* The thread's part of positions in a layout. */
+static int place_of(tile_writer *w, const layout *l) {
+  int sum = -1;
+  for (int p = 0; p < l->bits; p++) {
+    int t = l->bit[p] - THREAD, run = 1;
+    if (t < 0) continue;
+    while (p + run < l->bits && l->bit[p + run] == l->bit[p] + run) run++;
+    int part = WITH("and.b32", t ? WITH("shr.u32", w->tid, t) : w->tid, (1 << run) - 1);
+    if (p) part = WITH("shl.b32", part, p);
+    sum = sum < 0 ? part : TWO("or.b32", sum, part);
+    p += run - 1;
+  }
+  if (sum >= 0) return sum;
+  sum = new_word(w);
+  SAY("mov.b32 %%r%d, 0", sum);
+  return sum;
+}
+
+static int widest_vector(const tile_writer *w) {
+  int bits = 0;
+  for (wk__tile v = 1; v < w->k->count; v++) {
+    const wk__tile_instr *i = instr_at(w, v);
+    if ((i->op != WK__TILE_load && i->op != WK__TILE_store) || type_at(w, i->operands[0])->ndim == 0) continue;
+    int size = wk__dtypes[type_at(w, i->operands[0])->dtype].size;
+    bits = (int)wk__max(bits, size == 1 ? 2 : log2_of(16 / size));
+  }
+  return bits;
+}
+
+static wk_status write(tile_writer *w) {
+  w->vector_bits = widest_vector(w);
+  WK_TRY(choose_layouts(w));
+  w->tid = wk__ptx_special(&w->text, "%tid.x");
+  w->shared_base = new_word(w);
+  SAY("mov.u32 %%r%d, memory", w->shared_base);
+  for (int n = 1; n <= w->layout_count; n++) w->place[n] = place_of(w, &w->layouts[n]);
+  int layouts = w->layout_count;
+  w->done = w->text.labels++;
+  emit_all(w);
+  wk__ptx_label(&w->text, w->done);
+  SAY("ret");
+  if (w->unsupported || w->layout_count != layouts)
+    return wk_fail(WK_NOT_IMPLEMENTED, "tile kernels on CUDA: an operation of '%s' is not there for its dtype", w->k->name);
+  return WK_OK;
+}
+
+static char *finish(tile_writer *w) {
+  wk__string s = {0};
+  char *code = wk__string_take(&w->text.code);
+  if (!code) return NULL;
+  const wk__ptx_text *t = &w->text;
+  int capability = w->kind->capability;
+  wk__string_printf(&s, ".version 7.8\n.target sm_%d\n.address_size 64\n", capability < 80 ? 70 : capability < 90 ? 80 : 90);
+  for (int n = 0; n < wk__ptx_function_count; n++)
+    if (w->tables >> n & 1) wk__string_append(&s, wk__ptx_functions[n].table);
+  wk__string_append(&s, ".extern .shared .align 128 .b8 memory[];\n");
+  wk__string_printf(&s, ".visible .entry wick(.param .align 8 .b8 args[%d])\n.maxntid %d\n{\n",
+                    8 * (int)wk__max(w->k->parameters, 1), w->threads);
+  wk__string_printf(&s, "\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%d<%d>;\n\t.reg .pred %%p<%d>;\n\t.reg .b16 %%h<%d>;\n",
+                    t->words + 1, t->longs + 1, t->predicates + 1, t->halves + 1);
+  wk__string_append(&s, code);
+  wk__string_append(&s, "}\n");
+  wk__free(code);
+  return wk__string_take(&s);
+}
+
+static bool allocate(tile_writer *w) {
+  size_t n = (size_t)w->k->count;
+  w->own = wk__alloc_zeroed(n), w->free = wk__alloc_zeroed(n), w->order = wk__alloc_zeroed(n);
+  w->variant_count = wk__alloc_zeroed(n), w->variants = wk__alloc_zeroed(n * sizeof *w->variants);
+  return w->own && w->free && w->order && w->variant_count && w->variants;
+}
+
+wk_status wk__ptx_write_tile(const wk__tile_kernel *kernel, const wk__ptx_tile_kind *kind, wk__ptx_tile_kernel *out) {
+  tile_writer *w = wk__alloc_zeroed(sizeof *w);
+  *out = (wk__ptx_tile_kernel){.threads = 32 * kernel->warps};
+  if (!w) return WK_OUT_OF_MEMORY;
+  w->k = kernel, w->kind = kind, w->threads = out->threads, w->thread_bits = log2_of(out->threads);
+  wk_status status = allocate(w) ? write(w) : WK_OUT_OF_MEMORY;
+  if (status == WK_OK && !(out->text = finish(w))) status = WK_OUT_OF_MEMORY;
+  out->shared = w->shared;
+  wk__string_release(&w->text.code);
+  wk__free(w->own);
+  wk__free(w->free);
+  wk__free(w->order);
+  wk__free(w->variant_count);
+  wk__free(w->variants);
+  wk__free(w);
+  return status;
+}

@@ -1,0 +1,764 @@
+/* wick._C._TileBuilder, _TileValue, _TileKernel: the tile IR for wick/tiles/, whose walk over a function's syntax calls a
+ * method here for every operation.
+ *
+ * In: values of the same builder, and Python's numbers. Out: values, of the class that the builder was made with. Rules
+ * of dtypes and shapes are the builder's of the core (tile/tile.h); so are the errors. Ownership: a value holds its
+ * builder, a builder its kernel until `finish` hands it over. Tests: tests/python/test_tile.py. */
+#include "dynamo/cpython/gil.h"
+#include "python/data/interop.h"
+#include "tile/tile.h"
+
+typedef struct builder {
+  PyObject_HEAD wk__state *state;
+  PyTypeObject *value_type; /* owned */
+  wk__tile_kernel *kernel;  /* owned; NULL: finished */
+  wk__tile_builder b;
+} builder;
+
+typedef struct value {
+  PyObject_HEAD builder *builder; /* owned */
+  wk__tile id;
+} value;
+
+typedef struct kernel_object {
+  PyObject_HEAD wk__state *state;
+  wk__tile_kernel *kernel; /* owned */
+} kernel_object;
+
+/* ---- values ---- */
+
+static PyObject *wrap(builder *b, wk__tile id) {  // -> new
+  if (b->b.status != WK_OK) return wk__raise(b->state);
+  value *v = (value *)b->value_type->tp_alloc(b->value_type, 0);
+  if (!v) return NULL;
+  v->builder = (builder *)Py_NewRef((PyObject *)b);
+  v->id = id;
+  return (PyObject *)v;
+}
+
+static void value_dealloc(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  Py_XDECREF((PyObject *)((value *)self)->builder);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+static const wk__tile_type *type_of_value(PyObject *self) {
+  const value *v = (const value *)self;
+  if (!v->builder || !v->builder->kernel) {
+    PyErr_SetString(PyExc_RuntimeError, "a value of a kernel that is finished");
+    return NULL;
+  }
+  return &v->builder->kernel->instrs[v->id].type;
+}
+
+static PyObject *value_dtype(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  const wk__tile_type *t = type_of_value(self);
+  return t ? PyUnicode_FromString(wk_dtype_name((wk_dtype)t->dtype)) : NULL;
+}
+static PyObject *value_is_pointer(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  const wk__tile_type *t = type_of_value(self);
+  return t ? PyBool_FromLong(t->pointer) : NULL;
+}
+static PyObject *value_shape(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  const wk__tile_type *t = type_of_value(self);
+  PyObject *shape = t ? PyTuple_New(t->ndim) : NULL;
+  for (int d = 0; shape && d < t->ndim; d++) {
+    PyObject *size = PyLong_FromLong(t->shape[d]);
+    if (size)
+      PyTuple_SET_ITEM(shape, d, size);
+    else
+      Py_CLEAR(shape);
+  }
+  return shape;
+}
+static PyObject *value_builder(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  const value *v = (const value *)self;
+  return Py_NewRef(v->builder ? (PyObject *)v->builder : Py_None);
+}
+
+static PyGetSetDef value_getset[] = {
+    {"_dtype", value_dtype, NULL, "The name of its dtype; of pointers: of what they point to.", NULL},
+    {"_is_pointer", value_is_pointer, NULL, NULL, NULL},
+    {"_shape", value_shape, NULL, NULL, NULL},
+    {"_builder", value_builder, NULL, NULL, NULL},
+    {0}};
+static PyType_Slot value_slots[] = {{Py_tp_dealloc, value_dealloc}, {Py_tp_getset, value_getset}, {0, NULL}};
+static PyType_Spec value_spec = {.name = "wick._C._TileValue",
+                                 .basicsize = sizeof(value),
+                                 .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                                 .slots = value_slots};
+
+/* ---- arguments ---- */
+
+static builder *ready(PyObject *self) {
+  builder *b = (builder *)self;
+  if (b->kernel && b->b.status == WK_OK) return b;
+  PyErr_SetString(PyExc_RuntimeError, "the kernel is finished, or an error has ended it");
+  return NULL;
+}
+
+static int scalar_from(PyObject *o, wk__scalar *out) {
+  if (PyBool_Check(o)) {
+    *out = (wk__scalar){.category = WK__BOOL_KIND, .i = o == Py_True};
+  } else if (PyFloat_Check(o)) {
+    *out = (wk__scalar){.category = WK__FLOAT_KIND, .d = PyFloat_AS_DOUBLE(o)};
+  } else if (PyLong_Check(o)) {
+    int overflow;
+    *out = (wk__scalar){.category = WK__INTEGER_KIND, .i = PyLong_AsLongLongAndOverflow(o, &overflow)};
+    if (overflow > 0) {
+      out->i = (int64_t)PyLong_AsUnsignedLongLong(o), out->is_unsigned = true;
+      if (PyErr_Occurred()) return -1;
+    }
+    if (overflow < 0) return PyErr_Format(PyExc_ValueError, "Nonrepresentable integer %R.", o), -1;
+  } else {
+    PyErr_Format(PyExc_TypeError, "cannot convert %R of type %s to tensor", o, Py_TYPE(o)->tp_name);
+    return -1;
+  }
+  return 0;
+}
+
+static wk__tile id_of(builder *b, PyObject *o) { /* 0: it is none of the builder's values */
+  if (!PyObject_TypeCheck(o, b->value_type)) return 0;
+  value *v = (value *)o;
+  if (v->builder == b) return v->id;
+  return 0;
+}
+
+/* None gives 0. */
+static int operand(builder *b, PyObject *o, wk__tile *out, bool *out_number) {
+  wk__scalar number;
+  *out = 0;
+  if (out_number) *out_number = false;
+  if (o == Py_None || (*out = id_of(b, o))) return 0;
+  if (PyObject_TypeCheck(o, b->value_type)) return PyErr_Format(PyExc_ValueError, "a value of another kernel"), -1;
+  if (scalar_from(o, &number) < 0) return -1;
+  *out = wk__tile_number(&b->b, number);
+  if (out_number) *out_number = true;
+  return 0;
+}
+
+static int needed(builder *b, PyObject *o, wk__tile *out) {
+  if (operand(b, o, out, NULL) < 0) return -1;
+  if (o != Py_None) return 0;
+  PyErr_SetString(PyExc_TypeError, "cannot convert None of type NoneType to tensor");
+  return -1;
+}
+
+/* A number beside a double is a double, as it is written. */
+static int pair(builder *b, PyObject *first, PyObject *second, wk__tile *x, wk__tile *y, int *out_weak) {
+  bool x_number, y_number;
+  wk__scalar number;
+  if (first == Py_None || second == Py_None) return needed(b, Py_None, x);
+  if (operand(b, first, x, &x_number) < 0 || operand(b, second, y, &y_number) < 0) return -1;
+  *out_weak = x_number + 2 * y_number;
+  for (int turn = 0; turn < 2 && b->b.status == WK_OK; turn++) {
+    PyObject *o = turn ? second : first;
+    wk__tile other = turn ? *x : *y;
+    if (!PyFloat_Check(o) || b->kernel->instrs[other].type.dtype != WK_FLOAT64) continue;
+    if (scalar_from(o, &number) < 0) return -1;
+    *(turn ? y : x) = wk__tile_constant(&b->b, number, WK_FLOAT64);
+  }
+  return 0;
+}
+
+static int dtype_from(PyObject *o, wk_dtype *out) {
+  const char *name = PyUnicode_Check(o) ? PyUnicode_AsUTF8(o) : NULL;
+  for (int d = 0; name && d < WK_DTYPE_COUNT; d++) {
+    if (strcmp(wk_dtype_name((wk_dtype)d), name) != 0 || wk_dtype_is_complex((wk_dtype)d)) continue;
+    *out = (wk_dtype)d;
+    return 0;
+  }
+  if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%R is no dtype of tile kernels", o);
+  return -1;
+}
+
+/* At most WK__TILE_DIMS + 1 of them, so that the builder says what is wrong with more. */
+static int sizes_from(PyObject *o, int64_t *out) {
+  PyObject *items = PySequence_Fast(o, "a shape is a list or tuple of integers");
+  if (!items) return -1;
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
+  if (n > WK__TILE_DIMS) PyErr_Format(PyExc_ValueError, "blocks have at most %d dims, and this has %zd", WK__TILE_DIMS, n);
+  for (Py_ssize_t d = 0; d < n && !PyErr_Occurred(); d++) out[d] = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(items, d));
+  Py_DECREF(items);
+  return PyErr_Occurred() ? -1 : (int)n;
+}
+
+/* A list of values and numbers; -1 with an exception. *out is for PyMem_Free. */
+static Py_ssize_t values_from(builder *b, PyObject *list, wk__tile **out) {
+  *out = NULL;
+  if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "a list of values"), -1;
+  Py_ssize_t n = PyList_GET_SIZE(list);
+  *out = PyMem_Calloc((size_t)n + 1, sizeof **out);
+  if (!*out) return PyErr_NoMemory(), -1;
+  for (Py_ssize_t i = 0; i < n; i++)
+    if (needed(b, PyList_GET_ITEM(list, i), &(*out)[i]) < 0) return -1;
+  return n;
+}
+
+static const char **names_from(PyObject *list, Py_ssize_t n) { /* for PyMem_Free; NULL with an exception */
+  if (!PyList_Check(list) || PyList_GET_SIZE(list) != n) return PyErr_Format(PyExc_TypeError, "a name for each value"), NULL;
+  const char **names = PyMem_Calloc((size_t)n + 1, sizeof *names);
+  for (Py_ssize_t i = 0; names && i < n; i++)
+    if (!(names[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(list, i)))) {
+      PyMem_Free((void *)names);
+      return NULL;
+    }
+  return names;
+}
+
+static PyObject *list_of(builder *b, const wk__tile *ids, Py_ssize_t n) {  // -> new
+  if (b->b.status != WK_OK) return wk__raise(b->state);
+  PyObject *list = PyList_New(n);
+  for (Py_ssize_t i = 0; list && i < n; i++) {
+    PyObject *v = wrap(b, ids[i]);
+    if (v)
+      PyList_SET_ITEM(list, i, v);
+    else
+      Py_CLEAR(list);
+  }
+  return list;
+}
+
+static PyObject *none_or_raise(builder *b) {  // -> new
+  return b->b.status == WK_OK ? Py_NewRef(Py_None) : wk__raise(b->state);
+}
+
+/* ---- methods: values ---- */
+
+#define READY(self)        \
+  builder *b = ready(self); \
+  if (!b) return NULL
+
+static PyObject *make_parameter(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  PyObject *name;
+  int pointer;
+  wk_dtype dtype;
+  if (!PyArg_ParseTuple(args, "Op:parameter", &name, &pointer) || dtype_from(name, &dtype) < 0) return NULL;
+  return wrap(b, wk__tile_parameter(&b->b, dtype, pointer));
+}
+
+/* constant(number, dtype or None, shape) */
+static PyObject *make_constant(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  PyObject *number, *name, *sizes;
+  wk__tile_type t = {.shape = {1, 1, 1}};
+  wk__scalar scalar;
+  int64_t shape[WK__TILE_DIMS];
+  wk_dtype dtype;
+  if (!PyArg_ParseTuple(args, "OOO:constant", &number, &name, &sizes) || scalar_from(number, &scalar) < 0) return NULL;
+  int ndim = sizes_from(sizes, shape);
+  if (ndim < 0) return NULL;
+  wk__tile v;
+  if (name == Py_None) {
+    v = wk__tile_number(&b->b, scalar);
+  } else {
+    if (dtype_from(name, &dtype) < 0) return NULL;
+    t.dtype = (uint8_t)dtype;
+    v = wk__tile_filled(&b->b, scalar, &t);
+  }
+  return wrap(b, ndim ? wk__tile_broadcast(&b->b, v, ndim, shape) : v);
+}
+
+static PyObject *make_program_id(PyObject *self, PyObject *axis) {  // -> new
+  READY(self);
+  int which = (int)PyLong_AsLong(axis);
+  return PyErr_Occurred() ? NULL : wrap(b, wk__tile_program_id(&b->b, which));
+}
+static PyObject *make_num_programs(PyObject *self, PyObject *axis) {  // -> new
+  READY(self);
+  int which = (int)PyLong_AsLong(axis);
+  return PyErr_Occurred() ? NULL : wrap(b, wk__tile_num_programs(&b->b, which));
+}
+static PyObject *make_range(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  long long start, end;
+  if (!PyArg_ParseTuple(args, "LL:arange", &start, &end)) return NULL;
+  return wrap(b, wk__tile_range(&b->b, start, end));
+}
+static PyObject *make_unary(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  const char *name;
+  PyObject *o;
+  wk__tile x;
+  if (!PyArg_ParseTuple(args, "sO:unary", &name, &o) || needed(b, o, &x) < 0) return NULL;
+  return wrap(b, wk__tile_unary(&b->b, name, x));
+}
+static PyObject *make_binary(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  const char *name;
+  PyObject *first, *second;
+  wk__tile x, y;
+  int weak;
+  if (!PyArg_ParseTuple(args, "sOO:binary", &name, &first, &second)) return NULL;
+  if (pair(b, first, second, &x, &y, &weak) < 0) return NULL;
+  return wrap(b, wk__tile_binary(&b->b, name, x, y, weak));
+}
+static PyObject *make_where(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  PyObject *condition, *first, *second;
+  wk__tile c, x, y;
+  int weak;
+  if (!PyArg_ParseTuple(args, "OOO:where", &condition, &first, &second)) return NULL;
+  if (needed(b, condition, &c) < 0 || pair(b, first, second, &x, &y, &weak) < 0) return NULL;
+  return wrap(b, wk__tile_where(&b->b, c, x, y, weak));
+}
+static PyObject *make_fma(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  PyObject *o[3];
+  wk__tile x, y, z;
+  if (!PyArg_ParseTuple(args, "OOO:fma", &o[0], &o[1], &o[2])) return NULL;
+  if (needed(b, o[0], &x) < 0 || needed(b, o[1], &y) < 0 || needed(b, o[2], &z) < 0) return NULL;
+  return wrap(b, wk__tile_fma(&b->b, x, y, z));
+}
+/* cast(x, dtype, how): how is "value", "bits" or "pointer" */
+static PyObject *make_cast(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  PyObject *o, *name;
+  const char *how;
+  wk__tile x;
+  wk_dtype dtype;
+  if (!PyArg_ParseTuple(args, "OOs:cast", &o, &name, &how) || dtype_from(name, &dtype) < 0 || needed(b, o, &x) < 0)
+    return NULL;
+  return wrap(b, how[0] == 'p'   ? wk__tile_cast_pointer(&b->b, x, dtype)
+                 : how[0] == 'b' ? wk__tile_bits(&b->b, x, dtype)
+                                 : wk__tile_cast(&b->b, x, dtype));
+}
+static PyObject *make_shaped(PyObject *self, PyObject *args, bool view) {  // -> new
+  READY(self);
+  PyObject *o, *sizes;
+  wk__tile x;
+  int64_t shape[WK__TILE_DIMS];
+  if (!PyArg_ParseTuple(args, "OO", &o, &sizes) || needed(b, o, &x) < 0) return NULL;
+  int ndim = sizes_from(sizes, shape);
+  if (ndim < 0) return NULL;
+  return wrap(b, view ? wk__tile_view(&b->b, x, ndim, shape) : wk__tile_broadcast(&b->b, x, ndim, shape));
+}
+static PyObject *make_view(PyObject *self, PyObject *args) { return make_shaped(self, args, true); }        // -> new
+static PyObject *make_broadcast(PyObject *self, PyObject *args) { return make_shaped(self, args, false); }  // -> new
+static PyObject *make_broadcast_pair(PyObject *self, PyObject *args) {                                      // -> new
+  READY(self);
+  PyObject *first, *second;
+  wk__tile ids[2];
+  int weak;
+  if (!PyArg_ParseTuple(args, "OO:broadcast_pair", &first, &second)) return NULL;
+  if (pair(b, first, second, &ids[0], &ids[1], &weak) < 0) return NULL;
+  (void)wk__tile_broadcast_pair(&b->b, &ids[0], &ids[1]);
+  return list_of(b, ids, 2);
+}
+static PyObject *make_expand_dims(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  PyObject *o;
+  int axis;
+  wk__tile x;
+  if (!PyArg_ParseTuple(args, "Oi:expand_dims", &o, &axis) || needed(b, o, &x) < 0) return NULL;
+  return wrap(b, wk__tile_expand_dims(&b->b, x, axis));
+}
+static PyObject *make_permute(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  PyObject *o, *list;
+  wk__tile x;
+  int64_t given[WK__TILE_DIMS];
+  int dims[WK__TILE_DIMS];
+  if (!PyArg_ParseTuple(args, "OO:permute", &o, &list) || needed(b, o, &x) < 0) return NULL;
+  int ndim = sizes_from(list, given);
+  for (int d = 0; d < ndim; d++) dims[d] = given[d] < 0 || given[d] > 9 ? -1 : (int)given[d];
+  return ndim < 0 ? NULL : wrap(b, wk__tile_permute(&b->b, x, ndim, dims));
+}
+static PyObject *make_reduce(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  const char *name;
+  PyObject *o;
+  int axis, keep;
+  wk__tile x;
+  if (!PyArg_ParseTuple(args, "sOip:reduce", &name, &o, &axis, &keep) || needed(b, o, &x) < 0) return NULL;
+  return wrap(b, wk__tile_reduce(&b->b, name, x, axis, keep));
+}
+static PyObject *make_scan(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  const char *name;
+  PyObject *o;
+  int axis, reverse;
+  wk__tile x;
+  if (!PyArg_ParseTuple(args, "sOip:scan", &name, &o, &axis, &reverse) || needed(b, o, &x) < 0) return NULL;
+  return wrap(b, wk__tile_scan(&b->b, name, x, axis, reverse));
+}
+/* dot(a, b, sum or None, dtype or None) */
+static PyObject *make_dot(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  PyObject *o[3], *name;
+  wk__tile x, y, sum;
+  wk_dtype dtype = WK_DTYPE_NONE;
+  if (!PyArg_ParseTuple(args, "OOOO:dot", &o[0], &o[1], &o[2], &name)) return NULL;
+  if (needed(b, o[0], &x) < 0 || needed(b, o[1], &y) < 0 || operand(b, o[2], &sum, NULL) < 0) return NULL;
+  if (name != Py_None && dtype_from(name, &dtype) < 0) return NULL;
+  return wrap(b, wk__tile_dot(&b->b, x, y, sum, dtype));
+}
+static PyObject *make_philox(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  PyObject *first, *second;
+  int word;
+  wk__tile seed, offset;
+  if (!PyArg_ParseTuple(args, "OOi:philox", &first, &second, &word)) return NULL;
+  if (needed(b, first, &seed) < 0 || needed(b, second, &offset) < 0) return NULL;
+  return wrap(b, wk__tile_philox(&b->b, seed, offset, word));
+}
+
+/* ---- methods: memory ---- */
+
+static PyObject *make_load(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  PyObject *o[3];
+  wk__tile pointer, mask, other;
+  if (!PyArg_ParseTuple(args, "OOO:load", &o[0], &o[1], &o[2])) return NULL;
+  if (needed(b, o[0], &pointer) < 0 || operand(b, o[1], &mask, NULL) < 0 || operand(b, o[2], &other, NULL) < 0) return NULL;
+  return wrap(b, wk__tile_load(&b->b, pointer, mask, other));
+}
+static PyObject *make_store(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  PyObject *o[3];
+  wk__tile pointer, stored, mask;
+  if (!PyArg_ParseTuple(args, "OOO:store", &o[0], &o[1], &o[2])) return NULL;
+  if (needed(b, o[0], &pointer) < 0 || needed(b, o[1], &stored) < 0 || operand(b, o[2], &mask, NULL) < 0) return NULL;
+  wk__tile_store(&b->b, pointer, stored, mask);
+  return none_or_raise(b);
+}
+/* atomic(name, pointer, value, mask or None, compared or None) */
+static PyObject *make_atomic(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  const char *name;
+  PyObject *o[4];
+  wk__tile x[4];
+  int how = 0;
+  if (!PyArg_ParseTuple(args, "sOOOO:atomic", &name, &o[0], &o[1], &o[2], &o[3])) return NULL;
+  while (how < WK__TILE_ATOMICS && strcmp(wk__tile_atomics[how], name) != 0) how++;
+  if (how == WK__TILE_ATOMICS) return PyErr_Format(PyExc_ValueError, "there is no atomic '%s'", name);
+  if (needed(b, o[0], &x[0]) < 0 || needed(b, o[1], &x[1]) < 0) return NULL;
+  if (operand(b, o[2], &x[2], NULL) < 0 || operand(b, o[3], &x[3], NULL) < 0) return NULL;
+  return wrap(b, wk__tile_atomic_op(&b->b, (wk__tile_atomic)how, x[0], x[1], x[2], x[3]));
+}
+static PyObject *make_barrier(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  READY(self);
+  wk__tile_barrier(&b->b);
+  return none_or_raise(b);
+}
+
+/* ---- methods: regions ---- */
+
+/* for_begin(from, to, step, values) -> [index, *what the names are inside] */
+static PyObject *for_begin(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  PyObject *from, *to, *list, *result = NULL;
+  long long step;
+  wk__tile first, last, *values;
+  if (!PyArg_ParseTuple(args, "OOLO:for_begin", &from, &to, &step, &list)) return NULL;
+  if (needed(b, from, &first) < 0 || needed(b, to, &last) < 0) return NULL;
+  Py_ssize_t n = values_from(b, list, &values);
+  wk__tile *out = n < 0 ? NULL : PyMem_Calloc((size_t)n + 1, sizeof *out);
+  if (out) {
+    out[0] = wk__tile_for_begin(&b->b, first, last, step, (int)n, values, out + 1);
+    result = list_of(b, out, n + 1);
+  }
+  PyMem_Free(values);
+  PyMem_Free(out);
+  return result;
+}
+static PyObject *while_begin(PyObject *self, PyObject *list) {  // -> new
+  READY(self);
+  PyObject *result = NULL;
+  wk__tile *values;
+  Py_ssize_t n = values_from(b, list, &values);
+  wk__tile *out = n < 0 ? NULL : PyMem_Calloc((size_t)n + 1, sizeof *out);
+  if (out) {
+    wk__tile_while_begin(&b->b, (int)n, values, out);
+    result = list_of(b, out, n);
+  }
+  PyMem_Free(values);
+  PyMem_Free(out);
+  return result;
+}
+static PyObject *while_test(PyObject *self, PyObject *o) {  // -> new
+  READY(self);
+  wk__tile condition;
+  if (needed(b, o, &condition) < 0) return NULL;
+  wk__tile_while_test(&b->b, condition);
+  return none_or_raise(b);
+}
+static PyObject *loop_end(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  PyObject *list, *names;
+  wk__tile *values;
+  if (!PyArg_ParseTuple(args, "OO:loop_end", &list, &names)) return NULL;
+  Py_ssize_t n = values_from(b, list, &values);
+  const char **words = n < 0 ? NULL : names_from(names, n);
+  bool fits = words && b->b.depth && b->b.regions[b->b.depth - 1].count == n;
+  if (words && !fits) PyErr_SetString(PyExc_ValueError, "loop_end(): values of another loop");
+  if (fits) wk__tile_loop_end(&b->b, values, words);
+  PyMem_Free(values);
+  PyMem_Free((void *)words);
+  return fits ? none_or_raise(b) : NULL;
+}
+static PyObject *if_begin(PyObject *self, PyObject *o) {  // -> new
+  READY(self);
+  wk__tile condition;
+  if (needed(b, o, &condition) < 0) return NULL;
+  wk__tile_if_begin(&b->b, condition);
+  return none_or_raise(b);
+}
+static PyObject *if_else(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  READY(self);
+  wk__tile_if_else(&b->b);
+  return none_or_raise(b);
+}
+/* constants_in(values): numbers as values, made here: for a branch that gives a name a number */
+static PyObject *make_values(PyObject *self, PyObject *list) {  // -> new
+  READY(self);
+  wk__tile *values;
+  Py_ssize_t n = values_from(b, list, &values);
+  PyObject *result = n < 0 ? NULL : list_of(b, values, n);
+  PyMem_Free(values);
+  return result;
+}
+/* if_end(at the end of then, of else, names) -> what they are behind */
+static PyObject *if_end(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  PyObject *then_list, *else_list, *names, *result = NULL;
+  wk__tile *first = NULL, *second = NULL, *out = NULL;
+  const char **words = NULL;
+  if (!PyArg_ParseTuple(args, "OOO:if_end", &then_list, &else_list, &names)) return NULL;
+  Py_ssize_t n = values_from(b, then_list, &first), m = n < 0 ? -1 : values_from(b, else_list, &second);
+  if (m >= 0 && n == m) words = names_from(names, n);
+  if (words && (out = PyMem_Calloc((size_t)n + 1, sizeof *out))) {
+    wk__tile_if_end(&b->b, (int)n, first, second, words, out);
+    result = list_of(b, out, n);
+  }
+  if (!result && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "if_end(): as many values in both branches");
+  PyMem_Free(first);
+  PyMem_Free(second);
+  PyMem_Free(out);
+  PyMem_Free((void *)words);
+  return result;
+}
+static PyObject *make_return(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  READY(self);
+  wk__tile_return(&b->b);
+  return none_or_raise(b);
+}
+
+/* ---- the builder ---- */
+
+/* finish(name, warps) -> _TileKernel */
+static PyObject *finish(PyObject *self, PyObject *args) {  // -> new
+  READY(self);
+  const char *name;
+  int warps;
+  if (!PyArg_ParseTuple(args, "si:finish", &name, &warps)) return NULL;
+  if (wk__tile_finish(&b->b, name, warps) != WK_OK) return wk__raise(b->state);
+  PyObject *type = PyObject_GetAttrString(b->state->module, "_TileKernel");
+  if (!type) return NULL;
+  kernel_object *k = (kernel_object *)((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 0);
+  Py_DECREF(type);
+  if (!k) return NULL;
+  k->state = b->state, k->kernel = b->kernel;
+  b->kernel = NULL;
+  return (PyObject *)k;
+}
+
+static int set_line(PyObject *self, PyObject *line, void *unused) {
+  (void)unused;
+  long number = line ? PyLong_AsLong(line) : 0;
+  if (number == -1 && PyErr_Occurred()) return -1;
+  ((builder *)self)->b.line = (int32_t)number;
+  return 0;
+}
+
+static PyObject *builder_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
+  PyObject *value_type, *base;
+  wk__state *state = wk__state_of_type(type);
+  (void)keywords;
+  if (!state || !PyArg_ParseTuple(args, "O!:_TileBuilder", &PyType_Type, &value_type)) return NULL;
+  if (!(base = PyObject_GetAttrString(state->module, "_TileValue"))) return NULL;
+  int fits = PyObject_IsSubclass(value_type, base);
+  Py_DECREF(base);
+  if (fits <= 0) return fits < 0 ? NULL : PyErr_Format(PyExc_TypeError, "a subclass of _TileValue");
+  builder *b = (builder *)type->tp_alloc(type, 0);
+  if (!b) return NULL;
+  b->state = state;
+  b->value_type = (PyTypeObject *)Py_NewRef(value_type);
+  b->kernel = wk__tile_create();
+  if (!b->kernel) {
+    Py_DECREF((PyObject *)b);
+    return wk__raise(state);
+  }
+  wk__tile_builder_init(&b->b, b->kernel);
+  return (PyObject *)b;
+}
+
+static void builder_dealloc(PyObject *self) {
+  builder *b = (builder *)self;
+  PyTypeObject *type = Py_TYPE(self);
+  wk__tile_builder_release(&b->b);
+  wk__tile_release(b->kernel);
+  Py_XDECREF((PyObject *)b->value_type);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+static PyMethodDef builder_methods[] = {{"parameter", make_parameter, METH_VARARGS, NULL},
+                                        {"constant", make_constant, METH_VARARGS, NULL},
+                                        {"program_id", make_program_id, METH_O, NULL},
+                                        {"num_programs", make_num_programs, METH_O, NULL},
+                                        {"arange", make_range, METH_VARARGS, NULL},
+                                        {"unary", make_unary, METH_VARARGS, NULL},
+                                        {"binary", make_binary, METH_VARARGS, NULL},
+                                        {"where", make_where, METH_VARARGS, NULL},
+                                        {"fma", make_fma, METH_VARARGS, NULL},
+                                        {"cast", make_cast, METH_VARARGS, NULL},
+                                        {"view", make_view, METH_VARARGS, NULL},
+                                        {"broadcast", make_broadcast, METH_VARARGS, NULL},
+                                        {"broadcast_pair", make_broadcast_pair, METH_VARARGS, NULL},
+                                        {"expand_dims", make_expand_dims, METH_VARARGS, NULL},
+                                        {"permute", make_permute, METH_VARARGS, NULL},
+                                        {"reduce", make_reduce, METH_VARARGS, NULL},
+                                        {"scan", make_scan, METH_VARARGS, NULL},
+                                        {"dot", make_dot, METH_VARARGS, NULL},
+                                        {"philox", make_philox, METH_VARARGS, NULL},
+                                        {"load", make_load, METH_VARARGS, NULL},
+                                        {"store", make_store, METH_VARARGS, NULL},
+                                        {"atomic", make_atomic, METH_VARARGS, NULL},
+                                        {"barrier", make_barrier, METH_NOARGS, NULL},
+                                        {"for_begin", for_begin, METH_VARARGS, NULL},
+                                        {"while_begin", while_begin, METH_O, NULL},
+                                        {"while_test", while_test, METH_O, NULL},
+                                        {"loop_end", loop_end, METH_VARARGS, NULL},
+                                        {"if_begin", if_begin, METH_O, NULL},
+                                        {"if_else", if_else, METH_NOARGS, NULL},
+                                        {"if_end", if_end, METH_VARARGS, NULL},
+                                        {"values", make_values, METH_O, NULL},
+                                        {"ret", make_return, METH_NOARGS, NULL},
+                                        {"finish", finish, METH_VARARGS, NULL},
+                                        {0}};
+static PyGetSetDef builder_getset[] = {{"line", NULL, set_line, "The source line of what is made next.", NULL}, {0}};
+static PyType_Slot builder_slots[] = {{Py_tp_new, builder_new},
+                                      {Py_tp_dealloc, builder_dealloc},
+                                      {Py_tp_methods, builder_methods},
+                                      {Py_tp_getset, builder_getset},
+                                      {0, NULL}};
+static PyType_Spec builder_spec = {
+    .name = "wick._C._TileBuilder", .basicsize = sizeof(builder), .flags = Py_TPFLAGS_DEFAULT, .slots = builder_slots};
+
+/* ---- kernels ---- */
+
+static void kernel_dealloc(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  wk__tile_release(((kernel_object *)self)->kernel);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+static PyObject *kernel_text(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  wk__string s = {0};
+  wk__tile_print(&s, ((kernel_object *)self)->kernel);
+  char *text = wk__string_take(&s);
+  if (!text) return wk__raise(((kernel_object *)self)->state);
+  PyObject *result = PyUnicode_FromString(text);
+  wk__free(text);
+  return result;
+}
+
+static bool address_of(wk__state *state, PyObject *o, Py_ssize_t n, wk_device *device, int64_t *out) {
+  if (!wk__is_tensor(state, o)) {
+    PyErr_Format(PyExc_TypeError, "argument %zd of the kernel was a tensor when it was specialised, and is %s", n,
+                 Py_TYPE(o)->tp_name);
+    return false;
+  }
+  const wk_tensor *t = wk__tensor_of(o);
+  if (!t->storage || t->storage->trace || t->inner) {
+    PyErr_Format(PyExc_ValueError, "Pointer argument (at %zd) has no memory", n);
+    return false;
+  }
+  if (device->type == WK_META) *device = t->device;
+  if (!wk__device_equal(*device, t->device)) {
+    PyErr_Format(PyExc_ValueError, "Pointer argument (at %zd) lies on another device than the first one", n);
+    return false;
+  }
+  *out = (int64_t)(uintptr_t)wk__address(t);
+  return true;
+}
+
+static bool argument_of(wk__state *state, const wk__tile_type *type, PyObject *o, Py_ssize_t n, wk_device *device,
+                        int64_t *out) {
+  union {
+    double d;
+    int64_t i;
+  } bits = {.i = 0};
+  wk__scalar number;
+  if (type->pointer) return address_of(state, o, n, device, out);
+  if (scalar_from(o, &number) < 0) return false;
+  if (wk__dtype_category((wk_dtype)type->dtype) == WK__FLOAT_KIND)
+    bits.d = wk__scalar_double(number);
+  else
+    bits.i = wk__scalar_int(number);
+  *out = bits.i;
+  return true;
+}
+
+/* launch(grid, arguments): a tuple of three, a list */
+static PyObject *kernel_launch(PyObject *self, PyObject *args) {  // -> new
+  const kernel_object *k = (const kernel_object *)self;
+  wk__tile_launch launch;
+  wk_device device = {WK_META, -1};
+  PyObject *list;
+  wk_status status;
+  if (!PyArg_ParseTuple(args, "(iii)O!:launch", &launch.grid[0], &launch.grid[1], &launch.grid[2], &PyList_Type, &list))
+    return NULL;
+  if (PyList_GET_SIZE(list) != k->kernel->parameters)
+    return PyErr_Format(PyExc_TypeError, "the kernel takes %d arguments, not %zd", k->kernel->parameters, PyList_GET_SIZE(list));
+  for (wk__tile v = 1; v < k->kernel->count; v++) {
+    const wk__tile_instr *i = &k->kernel->instrs[v];
+    if (i->op != WK__TILE_parameter) continue;
+    Py_ssize_t n = (Py_ssize_t)i->number.i;
+    if (!argument_of(k->state, &i->type, PyList_GET_ITEM(list, n), n, &device, &launch.args[n])) return NULL;
+  }
+  if (launch.grid[0] <= 0 || launch.grid[1] <= 0 || launch.grid[2] <= 0) Py_RETURN_NONE;
+  if (device.type == WK_META) device = WK__CPU_DEVICE;
+  const wk__device_type *type = wk__device_type_of(device);
+  wk__stream *stream = type ? wk__stream_of(device) : NULL;
+  if (!type || (!stream && device.type != WK_CPU)) return wk__raise(k->state);
+  if (!type->launch_tiles)
+    return PyErr_Format(PyExc_NotImplementedError, "tile kernels do not run on device %s", wk__device_type_name(device.type));
+  wk__gil_give();
+  status = type->launch_tiles(stream, k->kernel, &launch);
+  wk__gil_take_back();
+  if (status != WK_OK) return wk__raise(k->state);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef kernel_methods[] = {{"launch", kernel_launch, METH_VARARGS, NULL}, {0}};
+static PyGetSetDef kernel_getset[] = {{"text", kernel_text, NULL, "The kernel in the tile IR.", NULL}, {0}};
+static PyType_Slot kernel_slots[] = {
+    {Py_tp_dealloc, kernel_dealloc}, {Py_tp_methods, kernel_methods}, {Py_tp_getset, kernel_getset}, {0, NULL}};
+static PyType_Spec kernel_spec = {.name = "wick._C._TileKernel",
+                                  .basicsize = sizeof(kernel_object),
+                                  .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                  .slots = kernel_slots};
+
+int wk__add_tiles(PyObject *module) {
+  PyType_Spec *specs[] = {&value_spec, &builder_spec, &kernel_spec};
+  for (size_t i = 0; i < WK_COUNT(specs); i++) {
+    PyObject *type = PyType_FromModuleAndSpec(module, specs[i], NULL);
+    int status = type ? PyModule_AddType(module, (PyTypeObject *)type) : -1;
+    Py_XDECREF(type);
+    if (status < 0) return -1;
+  }
+  return 0;
+}

@@ -1,0 +1,325 @@
+"""wick.tiles: kernels over blocks, compared with wick's operators. The same kernels run on the emulated CUDA device in
+tests/cuda/test_tiles.py, which imports them from here."""
+
+import pytest
+
+import wick as torch
+import wick.tiles as triton
+import wick.tiles.language as tl
+
+# ---- kernels ----
+
+
+@triton.jit
+def add_kernel(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(axis=0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    tl.store(out + at, tl.load(x + at, mask=inside) + tl.load(y + at, mask=inside), mask=inside)
+
+
+@triton.jit
+def softmax_kernel(out, x, x_stride, out_stride, rows, columns, BLOCK: tl.constexpr, stages: tl.constexpr):
+    first, step = tl.program_id(0), tl.num_programs(0)
+    for row in tl.range(first, rows, step, num_stages=stages):
+        at = tl.arange(0, BLOCK)
+        inside = at < columns
+        values = tl.load(x + row * x_stride + at, mask=inside, other=-float("inf"))
+        e = tl.exp(values - tl.max(values, axis=0))
+        tl.store(out + row * out_stride + at, e / tl.sum(e, axis=0), mask=inside)
+
+
+@triton.jit
+def leaky(x):
+    return tl.where(x >= 0, x, 0.01 * x)
+
+
+@triton.jit
+def matmul_kernel(
+    a, b, c, M, N, K, a_m, a_k, b_k, b_n, c_m, c_n,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, ACTIVATION: tl.constexpr,
+):  # fmt: skip
+    pid = tl.program_id(0)
+    tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    in_group = GROUP * tiles_n
+    group = pid // in_group
+    first_m = group * GROUP
+    size_m = min(tiles_m - first_m, GROUP)
+    tile_m = first_m + (pid % in_group) % size_m
+    tile_n = (pid % in_group) // size_m
+    at_m = (tile_m * BM + tl.arange(0, BM)) % M
+    at_n = (tile_n * BN + tl.arange(0, BN)) % N
+    at_k = tl.arange(0, BK)
+    a_at = a + (at_m[:, None] * a_m + at_k[None, :] * a_k)
+    b_at = b + (at_k[:, None] * b_k + at_n[None, :] * b_n)
+    sums = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, tl.cdiv(K, BK)):
+        left = tl.load(a_at, mask=at_k[None, :] < K - k * BK, other=0.0)
+        right = tl.load(b_at, mask=at_k[:, None] < K - k * BK, other=0.0)
+        sums = tl.dot(left, right, sums)
+        a_at += BK * a_k
+        b_at += BK * b_k
+    if ACTIVATION == "leaky":
+        sums = leaky(sums)
+    row = tile_m * BM + tl.arange(0, BM)
+    column = tile_n * BN + tl.arange(0, BN)
+    result = sums.to(c.dtype.element_ty)
+    tl.store(c + row[:, None] * c_m + column[None, :] * c_n, result, mask=(row[:, None] < M) & (column[None, :] < N))
+
+
+@triton.jit
+def dropout_kernel(x, out, n, p, seed, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    keep = tl.rand(seed, at) > p
+    tl.store(out + at, tl.where(keep, tl.load(x + at, mask=inside) / (1 - p), 0.0), mask=inside)
+
+
+@triton.jit
+def random_kernel(out, bits, normal, seed, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.rand(seed, at))
+    tl.store(bits + at, tl.randint(seed, at).to(tl.int64))
+    tl.store(normal + at, tl.randn(seed, at))
+
+
+@triton.jit
+def norm_forward(x, out, weight, bias, means, scales, stride, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    x += row * stride
+    out += row * stride
+    total = tl.zeros([BLOCK], dtype=tl.float32)
+    for first in range(0, n, BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        total += tl.load(x + at, mask=at < n, other=0.0).to(tl.float32)
+    mean = tl.sum(total, axis=0) / n
+    squares = tl.zeros([BLOCK], dtype=tl.float32)
+    for first in range(0, n, BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        d = tl.where(at < n, tl.load(x + at, mask=at < n, other=0.0).to(tl.float32) - mean, 0.0)
+        squares += d * d
+    scale = 1 / tl.sqrt(tl.sum(squares, axis=0) / n + eps)
+    tl.store(means + row, mean)
+    tl.store(scales + row, scale)
+    for first in range(0, n, BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        inside = at < n
+        w, b = tl.load(weight + at, mask=inside), tl.load(bias + at, mask=inside)
+        v = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+        tl.store(out + at, (v - mean) * scale * w + b, mask=inside)
+
+
+@triton.jit
+def norm_backward(
+    dx, dy, dw, db, x, weight, means, scales, locks, counts, stride, n, GROUPS: tl.constexpr, BLOCK: tl.constexpr
+):
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    inside = at < n
+    v = tl.load(x + row * stride + at, mask=inside, other=0).to(tl.float32)
+    g = tl.load(dy + row * stride + at, mask=inside, other=0).to(tl.float32)
+    w = tl.load(weight + at, mask=inside).to(tl.float32)
+    scale = tl.load(scales + row)
+    normed = tl.where(inside, (v - tl.load(means + row)) * scale, 0.0)
+    wg = tl.where(inside, w * g, 0.0)
+    c1, c2 = tl.sum(normed * wg, axis=0) / n, tl.sum(wg, axis=0) / n
+    tl.store(dx + row * stride + at, (wg - (normed * c1 + c2)) * scale, mask=inside)
+    part_w, part_b = (g * normed).to(w.dtype), g.to(w.dtype)
+    group = row % GROUPS
+    lock, count = locks + group, counts + group
+    dw += group * n
+    db += group * n
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    if tl.load(count) == 0:
+        tl.atomic_xchg(count, 1)
+    else:
+        part_w += tl.load(dw + at, mask=inside)
+        part_b += tl.load(db + at, mask=inside)
+    tl.store(dw + at, part_w, mask=inside)
+    tl.store(db + at, part_b, mask=inside)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0)
+
+
+@triton.jit
+def column_sums(parts, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    columns = tl.program_id(0) * BN + tl.arange(0, BN)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for i in range(0, M, BM):
+        rows = i + tl.arange(0, BM)
+        mask = (rows[:, None] < M) & (columns[None, :] < N)
+        total += tl.load(parts + rows[:, None] * N + columns[None, :], mask=mask, other=0.0)
+    tl.store(out + columns, tl.sum(total, axis=0), mask=columns < N)
+
+
+@triton.jit
+def attend(acc, total, top, q, k_at, v_at, k_step, v_step, first_row, first, last, scale, CAUSAL: tl.constexpr,
+           BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
+    rows, columns = first_row + tl.arange(0, BM), tl.arange(0, BN)
+    for start in range(first, last, BN):
+        scores = tl.dot(q, tl.load(k_at)) * scale
+        if CAUSAL:
+            scores = tl.where(rows[:, None] >= start + columns[None, :], scores, -1.0e6)
+        new_top = tl.maximum(top, tl.max(scores, 1))
+        p = tl.math.exp2(scores - new_top[:, None])
+        shrink = tl.math.exp2(top - new_top)
+        total = total * shrink + tl.sum(p, 1)
+        acc = acc * shrink[:, None]
+        v = tl.load(v_at)
+        acc = tl.dot(p.to(v.dtype), v, acc)
+        top = new_top
+        k_at += k_step * BN
+        v_at += v_step * BN
+    return acc, total, top
+
+
+@triton.jit
+def attention_kernel(
+    q, k, v, out, logs, scale, q_h, q_s, k_h, k_s, v_h, v_s, o_h, o_s, S, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):  # fmt: skip
+    block, head = tl.program_id(0), tl.program_id(1)
+    rows, channels, keys = block * BM + tl.arange(0, BM), tl.arange(0, D), tl.arange(0, BN)
+    queries = tl.load(q + head * q_h + rows[:, None] * q_s + channels[None, :])
+    k_at = k + head * k_h + channels[:, None] + keys[None, :] * k_s
+    v_at = v + head * v_h + keys[:, None] * v_s + channels[None, :]
+    top = tl.zeros([BM], dtype=tl.float32) - float("inf")
+    total = tl.zeros([BM], dtype=tl.float32) + 1.0
+    acc = tl.zeros([BM, D], dtype=tl.float32)
+    scale = scale * 1.44269504
+    last = (block + 1) * BM if CAUSAL else S
+    acc, total, top = attend(acc, total * 0.0, top, queries, k_at, v_at, k_s, v_s, block * BM, 0, last, scale, CAUSAL, BM, BN)
+    tl.store(logs + head * S + rows, top + tl.math.log2(total))
+    tl.store(out + head * o_h + rows[:, None] * o_s + channels[None, :], (acc / total[:, None]).to(out.dtype.element_ty))
+
+
+# ---- what they are run for; used by tests/cuda/test_tiles.py too ----
+
+
+def run_add(device, dtype=torch.float32, n=5000, block=1024):
+    torch.manual_seed(0)
+    x, y = torch.randn(n).to(dtype).to(device), torch.randn(n).to(dtype).to(device)
+    out = torch.full((n,), 7.0, device=device, dtype=dtype)
+    add_kernel[(triton.cdiv(n, block),)](x, y, out, n, BLOCK=block)
+    return out, x + y
+
+
+def run_softmax(device, rows=37, columns=781, warps=4):
+    torch.manual_seed(0)
+    x = torch.randn(rows, columns).to(device)
+    out = torch.empty_like(x)
+    softmax_kernel[(8, 1, 1)](out, x, x.stride(0), out.stride(0), rows, columns, BLOCK=triton.next_power_of_2(columns), stages=2,
+                              num_warps=warps)  # fmt: skip
+    return out, torch.softmax(x, 1)
+
+
+def run_matmul(device, dtype=torch.float16, m=100, n=72, k=90, blocks=(32, 32, 32), activation="", transposed=False, warps=4):
+    torch.manual_seed(0)
+    a = torch.randn(m, k).to(dtype).to(device)
+    b = (torch.randn(n, k).to(dtype).to(device).t() if transposed else torch.randn(k, n).to(dtype).to(device))
+    c = torch.empty(m, n, device=device, dtype=dtype)
+    bm, bn, bk = blocks
+    grid = lambda meta: (triton.cdiv(m, meta["BM"]) * triton.cdiv(n, meta["BN"]),)
+    matmul_kernel[grid](a, b, c, m, n, k, a.stride(0), a.stride(1), b.stride(0), b.stride(1), c.stride(0), c.stride(1),
+                        BM=bm, BN=bn, BK=bk, GROUP=2, ACTIVATION=activation, num_warps=warps)  # fmt: skip
+    expected = a.cpu().float() @ b.cpu().float()
+    if activation:
+        expected = torch.nn.functional.leaky_relu(expected, 0.01)
+    return c.cpu(), expected.to(dtype)
+
+
+def run_norm(device, rows=30, n=200, groups=4):
+    torch.manual_seed(0)
+    x = torch.randn(rows, n)
+    weight, bias, dy = torch.rand(n), torch.rand(n), torch.randn(rows, n)
+    xs, ws, bs = (t.clone().requires_grad_() for t in (x, weight, bias))
+    expected = torch.nn.functional.layer_norm(xs, (n,), ws, bs, 1e-5)
+    expected.backward(dy)
+    x, weight, bias, dy = (t.to(device) for t in (x, weight, bias, dy))
+    out, dx = torch.empty_like(x), torch.empty_like(x)
+    means, scales = torch.empty(rows, device=device), torch.empty(rows, device=device)
+    norm_forward[(rows,)](x, out, weight, bias, means, scales, x.stride(0), n, 1e-5, BLOCK=128)
+    dw, db = torch.empty(groups, n, device=device), torch.empty(groups, n, device=device)
+    locks, counts = (torch.zeros(groups, dtype=torch.int32, device=device) for _ in range(2))
+    norm_backward[(rows,)](dx, dy, dw, db, x, weight, means, scales, locks, counts, x.stride(0), n, GROUPS=groups, BLOCK=256)
+    sums = [torch.empty(n, device=device) for _ in range(2)]
+    for parts, total in zip((dw, db), sums, strict=True):
+        column_sums[(triton.cdiv(n, 64),)](parts, total, groups, n, BM=8, BN=64)
+    got = (out, dx, *sums)
+    return [t.cpu() for t in got], [expected.detach(), xs.grad, ws.grad, bs.grad]
+
+
+def run_attention(device, dtype=torch.float16, heads=2, s=64, d=16, bm=32, bn=16, causal=True, warps=4):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(heads, s, d).to(dtype).to(device) for _ in range(3))
+    out, logs = torch.empty_like(q), torch.empty(heads, s, device=device)
+    attention_kernel[(s // bm, heads)](
+        q, k, v, out, logs, 0.5, q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1), out.stride(0),
+        out.stride(1), s, D=d, BM=bm, BN=bn, CAUSAL=causal, num_warps=warps,
+    )  # fmt: skip
+    scores = q.cpu().float() @ k.cpu().float().transpose(1, 2) * 0.5
+    if causal:
+        scores = scores.masked_fill(torch.ones(s, s).triu(1).bool(), -float("inf"))
+    return out.cpu().float(), torch.softmax(scores, 2) @ v.cpu().float()
+
+
+# ---- tests ----
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64])
+def test_add_has_the_operators_bits(dtype):
+    out, expected = run_add("cpu", dtype)
+    assert torch.equal(out, expected)
+
+
+def test_only_what_the_mask_says_is_written():
+    x, out = torch.ones(100), torch.zeros(100)
+    add_kernel[(1,)](x, x, out, 60, BLOCK=64)
+    assert out[:60].eq(2).all() and out[60:].eq(0).all()
+
+
+@pytest.mark.parametrize("columns", [1, 781, 1024])
+def test_softmax(columns):
+    out, expected = run_softmax("cpu", columns=columns)
+    torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("activation", ["", "leaky"])
+def test_matmul(dtype, activation):
+    out, expected = run_matmul("cpu", dtype, activation=activation)
+    torch.testing.assert_close(out, expected)
+
+
+def test_dropout_by_a_seed():
+    x = torch.arange(1.0, 1001.0)
+    first, second, other = (torch.empty_like(x) for _ in range(3))
+    for out, seed in ((first, 123), (second, 123), (other, 512)):
+        dropout_kernel[(4,)](x, out, 1000, 0.25, seed, BLOCK=256)
+    assert torch.equal(first, second) and not torch.equal(first, other)
+    kept = first != 0
+    assert 700 < int(kept.sum()) < 800
+    torch.testing.assert_close(first[kept], x[kept] / 0.75)
+
+
+def test_random_numbers_are_tritons():
+    out, normal, bits = torch.empty(8), torch.empty(8), torch.empty(8, dtype=torch.int64)
+    random_kernel[(1,)](out, bits, normal, 0, BLOCK=8)
+    # Philox 4x32-10 of the zero counter and key (Random123's known answers): 6627e8d5
+    assert int(bits[0]) == 0x6627E8D5
+    assert (out >= 0).all() and (out < 1).all() and normal.abs().max() < 6
+    signed = torch.where(bits >= 2**31, bits - 2**32, bits)
+    folded = torch.where(signed < 0, -signed - 1, signed).float()
+    assert torch.equal(out, folded * 4.6566127342e-10)
+
+
+def test_layer_norm_forward_and_backward():
+    got, expected = run_norm("cpu")
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(causal):
+    out, expected = run_attention("cpu", causal=causal)
+    torch.testing.assert_close(out, expected, rtol=2e-3, atol=2e-3)  # probabilities and results are halves
