@@ -349,6 +349,7 @@ static char *finish(tile_writer *w) {
                     8 * (int)wk__max(w->k->parameters, 1), w->threads);
   wk__string_printf(&s, "\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%d<%d>;\n\t.reg .pred %%p<%d>;\n\t.reg .b16 %%h<%d>;\n",
                     t->words + 1, t->longs + 1, t->predicates + 1, t->halves + 1);
+  wk__string_append(&s, "\t.reg .b32 %xa, %xb, %xr;\n\t.reg .b64 %ya, %yb, %yr;\n");
   wk__string_append(&s, code);
   wk__string_append(&s, "}\n");
   wk__free(code);
