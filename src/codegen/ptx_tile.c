@@ -289,24 +289,6 @@ static void emit_all(tile_writer *w) {
 
 /* ---- the module ---- */
 
-/* The thread's part of positions in a layout. */
-static int place_of(tile_writer *w, const layout *l) {
-  int sum = -1;
-  for (int p = 0; p < l->bits; p++) {
-    int t = l->bit[p] - THREAD, run = 1;
-    if (t < 0) continue;
-    while (p + run < l->bits && l->bit[p + run] == l->bit[p] + run) run++;
-    int part = WITH("and.b32", t ? WITH("shr.u32", w->tid, t) : w->tid, (1 << run) - 1);
-    if (p) part = WITH("shl.b32", part, p);
-    sum = sum < 0 ? part : TWO("or.b32", sum, part);
-    p += run - 1;
-  }
-  if (sum >= 0) return sum;
-  sum = new_word(w);
-  SAY("mov.b32 %%r%d, 0", sum);
-  return sum;
-}
-
 static int widest_vector(const tile_writer *w) {
   int bits = 0;
   for (wk__tile v = 1; v < w->k->count; v++) {

@@ -115,6 +115,7 @@ void emit_store(tile_writer *w, wk__tile v);
 int emit_atomic(tile_writer *w, wk__tile v, int at);
 
 /* ---- ptx_tile_shared.c ---- */
+int place_of(tile_writer *w, const layout *l); /* a word: the thread's part of positions */
 bool is_renaming(const layout *from, const layout *to);
 void convert(tile_writer *w, const wk__tile_type *t, int from, int base, int to, int out);
 int emit_reduce(tile_writer *w, wk__tile v, int at);
