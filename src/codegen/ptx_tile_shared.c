@@ -172,27 +172,64 @@ static void load_matrices(tile_writer *w, const wk__tile_type *t, const layout *
   }
 }
 
-void convert(tile_writer *w, const wk__tile_type *t, int from, int base, int to, int out) {
-  layout a = w->layouts[from], b = w->layouts[to], addresses;
-  int count = registers_of(&b), first = bit_at(&a, 0);
-  if (is_renaming(&a, &b)) {
-    for (int r = 0; r < count; r++) move_register(w, class_of(t), out + r, base + register_at(&a, position_of(&b, r)));
-    return;
-  }
-  if (first > 0) a = turned(&a, first), b = turned(&b, first);
-  need_shared(w, wk__tile_elements(t) * shared_item(t));
-  SAY("bar.sync 0");
-  through x = begin(w, t, &a);
+/* Both layouts, counted so that what the source has together lies together. */
+static void turn(const tile_writer *w, const change *c, layout *a, layout *b) {
+  *a = w->layouts[c->from], *b = w->layouts[c->to];
+  int first = bit_at(a, 0);
+  if (first > 0) *a = turned(a, first), *b = turned(b, first);
+}
+
+static void leave(tile_writer *w, const change *c) {
+  layout a, b;
+  turn(w, c, &a, &b);
+  through x = begin(w, c->t, &a);
   int one = primary(w, &a);
-  for (int r = 0; r < registers_of(&a); r += 1 << x.vector) move_vector(w, t, &x, base, r, one, false);
-  SAY("bar.sync 0");
-  for (int trans = 0; trans < 2 && class_of(t) == CLASS_H; trans++)
+  for (int r = 0; r < registers_of(&a); r += 1 << x.vector) move_vector(w, c->t, &x, c->base, r, one, false);
+}
+
+static void take(tile_writer *w, const change *c) {
+  layout a, b, addresses;
+  turn(w, c, &a, &b);
+  for (int trans = 0; trans < 2 && class_of(c->t) == CLASS_H; trans++)
     if (w->kind->capability >= 75 && is_matrix(&b, trans, &addresses)) {
-      load_matrices(w, t, &b, &addresses, trans, out);
+      load_matrices(w, c->t, &b, &addresses, trans, c->out);
       return;
     }
-  x = begin(w, t, &b);
-  for (int r = 0; r < count; r += 1 << x.vector) move_vector(w, t, &x, out, r, -1, true);
+  through x = begin(w, c->t, &b);
+  for (int r = 0; r < registers_of(&b); r += 1 << x.vector) move_vector(w, c->t, &x, c->out, r, -1, true);
+}
+
+static void rename_registers(tile_writer *w, const change *c) {
+  const layout *a = &w->layouts[c->from], *b = &w->layouts[c->to];
+  for (int r = 0; r < registers_of(b); r++)
+    move_register(w, class_of(c->t), c->out + r, c->base + register_at(a, position_of(b, r)));
+}
+
+void convert(tile_writer *w, const change *changes, int count) {
+  int base = w->shared_base, where[MAX_CHANGES];
+  int64_t bytes = 0;
+  bool through_shared = false;
+  for (int n = 0; n < count; n++) {
+    const change *c = &changes[n];
+    where[n] = -1;
+    if (is_renaming(&w->layouts[c->from], &w->layouts[c->to])) {
+      rename_registers(w, c);
+      continue;
+    }
+    if (!through_shared) SAY("bar.sync 0");
+    through_shared = true;
+    where[n] = w->shared_base = bytes ? WITH("add.u32", base, bytes) : base;
+    bytes += (wk__tile_elements(c->t) * shared_item(c->t) + 1023) / 1024 * 1024;
+    leave(w, c);
+  }
+  need_shared(w, bytes);
+  if (through_shared) SAY("bar.sync 0");
+  for (int n = 0; n < count; n++) {
+    if (where[n] < 0) continue;
+    w->shared_base = where[n];
+    take(w, &changes[n]);
+  }
+  w->shared_base = base;
 }
 
 /* ---- reductions ---- */
