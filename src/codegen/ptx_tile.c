@@ -125,28 +125,50 @@ static variant *variant_of(tile_writer *w, wk__tile v, int at) {
   return NULL;
 }
 
-/* The other layouts of a value that is there in its own. */
-static void make_others(tile_writer *w, wk__tile v) {
-  const wk__tile_type *t = type_at(w, v);
-  for (int n = 0; n < w->variant_count[v]; n++) {
-    variant *x = &w->variants[v][n];
-    if (x->made) continue;
-    x->base = new_registers(w, class_of(t), registers_of(&w->layouts[x->layout]));
-    convert(w, t, w->own[v], value_in(w, v, w->own[v]), x->layout, x->base);
-    x->made = true;
+static bool is_made_again(const tile_writer *w, wk__tile v) {
+  int op = instr_at(w, v)->op;
+  return w->free[v] || op == WK__TILE_view || op == WK__TILE_broadcast || op == WK__TILE_permute;
+}
+
+/* The other layouts of a value that is there in its own, or of several: 0 is none. */
+static void make_others(tile_writer *w, const wk__tile *values, int count) {
+  change changes[MAX_CHANGES];
+  int n = 0;
+  for (int i = 0; i < count; i++) {
+    wk__tile v = values[i];
+    if (!v || is_made_again(w, v) || !variant_of(w, v, w->own[v]) || !variant_of(w, v, w->own[v])->made) continue;
+    for (int m = 0; m < w->variant_count[v]; m++) {
+      variant *x = &w->variants[v][m];
+      if (x->made || n == MAX_CHANGES) continue;
+      x->base = new_registers(w, class_of(type_at(w, v)), registers_of(&w->layouts[x->layout]));
+      x->made = true;
+      changes[n++] = (change){type_at(w, v), w->own[v], value_in(w, v, w->own[v]), x->layout, x->base};
+    }
   }
+  if (n) convert(w, changes, n);
+}
+
+/* A load whose first reader stands in the same region waits with its other layouts for that: loads that follow are under
+ * way then, and two operands of a product share their barriers. */
+static bool can_wait(const tile_writer *w, wk__tile v) {
+  if (instr_at(w, v)->op != WK__TILE_load) return false;
+  for (wk__tile u = v + 1; u < w->k->count; u++) {
+    const wk__tile_instr *i = instr_at(w, u);
+    for (int o = 0; o < 4; o++)
+      if (i->operands[o] == v) return i->op == WK__TILE_dot;
+    if (wk__tile_ops[i->op].op_class == WK__TILE_REGION) return false;
+  }
+  return false;
 }
 
 static void make(tile_writer *w, wk__tile v) {
-  const wk__tile_instr *i = instr_at(w, v);
-  bool again = w->free[v] || i->op == WK__TILE_view || i->op == WK__TILE_broadcast || i->op == WK__TILE_permute;
   for (int n = 0; n < w->variant_count[v]; n++) {
     variant *x = &w->variants[v][n];
-    if (!again && x->layout != w->own[v]) continue;
+    if (!is_made_again(w, v) && x->layout != w->own[v]) continue;
     x->base = emit_value(w, v, x->layout);
     x->made = true;
   }
-  if (!again) make_others(w, v);
+  if (!can_wait(w, v)) make_others(w, &v, 1);
 }
 
 /* ---- regions ---- */
@@ -174,7 +196,7 @@ static void make_carries(tile_writer *w, wk__tile begin) {
   for (wk__tile v = begin - 1; v > 0 && instr_at(w, v)->op == WK__TILE_carry; v--) {
     for (int n = 0; n < w->variant_count[v]; n++)
       if (w->variants[v][n].layout != w->own[v]) w->variants[v][n].made = false;
-    if (w->variant_count[v]) make_others(w, v);
+    if (w->variant_count[v]) make_others(w, &v, 1);
   }
 }
 
@@ -281,6 +303,10 @@ static void emit_all(tile_writer *w) {
       case WK__TILE_store:
         emit_store(w, v);
         break;
+      case WK__TILE_dot:
+        make_others(w, i->operands, 3);
+        make(w, v);
+        break;
       default:
         make(w, v);
     }
@@ -288,24 +314,6 @@ static void emit_all(tile_writer *w) {
 }
 
 /* ---- the module ---- */
-
-/* The thread's part of positions in a layout. */
-static int place_of(tile_writer *w, const layout *l) {
-  int sum = -1;
-  for (int p = 0; p < l->bits; p++) {
-    int t = l->bit[p] - THREAD, run = 1;
-    if (t < 0) continue;
-    while (p + run < l->bits && l->bit[p + run] == l->bit[p] + run) run++;
-    int part = WITH("and.b32", t ? WITH("shr.u32", w->tid, t) : w->tid, (1 << run) - 1);
-    if (p) part = WITH("shl.b32", part, p);
-    sum = sum < 0 ? part : TWO("or.b32", sum, part);
-    p += run - 1;
-  }
-  if (sum >= 0) return sum;
-  sum = new_word(w);
-  SAY("mov.b32 %%r%d, 0", sum);
-  return sum;
-}
 
 static int widest_vector(const tile_writer *w) {
   int bits = 0;
@@ -349,6 +357,7 @@ static char *finish(tile_writer *w) {
                     8 * (int)wk__max(w->k->parameters, 1), w->threads);
   wk__string_printf(&s, "\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%d<%d>;\n\t.reg .pred %%p<%d>;\n\t.reg .b16 %%h<%d>;\n",
                     t->words + 1, t->longs + 1, t->predicates + 1, t->halves + 1);
+  wk__string_append(&s, "\t.reg .b32 %xa, %xb, %xr;\n\t.reg .b64 %ya, %yb, %yr;\n");
   wk__string_append(&s, code);
   wk__string_append(&s, "}\n");
   wk__free(code);

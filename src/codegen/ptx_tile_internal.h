@@ -115,8 +115,16 @@ void emit_store(tile_writer *w, wk__tile v);
 int emit_atomic(tile_writer *w, wk__tile v, int at);
 
 /* ---- ptx_tile_shared.c ---- */
+int place_of(tile_writer *w, const layout *l); /* a word: the thread's part of positions */
 bool is_renaming(const layout *from, const layout *to);
-void convert(tile_writer *w, const wk__tile_type *t, int from, int base, int to, int out);
+/* A value in another layout: registers from `base` on in layout `from`, from `out` on in `to`. Several at once share two
+ * barriers. */
+enum { MAX_CHANGES = 8 };
+typedef struct change {
+  const wk__tile_type *t;
+  int from, base, to, out;
+} change;
+void convert(tile_writer *w, const change *changes, int count);
 int emit_reduce(tile_writer *w, wk__tile v, int at);
 int emit_scan(tile_writer *w, wk__tile v, int at);
 /* An element of shared memory; `address`: a word, `offset` bytes behind it. */

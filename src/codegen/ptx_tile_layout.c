@@ -181,7 +181,7 @@ static progress of_binary(const tile_writer *w, const wk__tile_instr *i, int dim
     case WK__LOOP_mul:
       return (progress){same ? SAME : ANYHOW, (int)wk__min(a.zeros + b.zeros, 31)};
     case WK__LOOP_fmod:
-      return (progress){aligned ? a.how : ANYHOW, zeros};
+      return (progress){same ? SAME : aligned ? a.how : ANYHOW, zeros};
     case WK__LOOP_lt:
     case WK__LOOP_ge: /* x < n, where neither x nor n ends a group in the middle */
       return (progress){same || aligned ? SAME : ANYHOW, 0};
@@ -250,7 +250,7 @@ progress progress_of(const tile_writer *w, wk__tile v, int dim, int each, int de
     case WK__TILE_num_programs:
       return (progress){SAME, 0};
     case WK__TILE_range:
-      if (dim < 0) return unknown;
+      if (dim < 0) return (progress){SAME, 0};
       return (progress){NEXT, i->number.i ? (int)wk__min(__builtin_ctzll((uint64_t)i->number.i), each) : each};
     case WK__TILE_for:
       return least(progress_of(w, i->operands[0], -1, each, depth), progress_of(w, i->operands[2], -1, each, depth));

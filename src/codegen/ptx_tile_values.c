@@ -28,6 +28,21 @@ void move_register(tile_writer *w, reg_class c, int out, int in) {
 
 /* ---- functions taken over as text ---- */
 
+/* The function's text has names of its own for registers, %r and %d among them: arguments and result go through others,
+ * which the module declares: %xa, %xb, %xr of 32 bits, %ya, %yb, %yr of 64. */
+static void put(tile_writer *w, const char *body, int unique, bool wide_in, bool wide_out) {
+  for (const char *p = body; *p; p++) {
+    const char *end = strchr(p, '$');
+    wk__string_append_n(&w->text.code, p, end ? end - p : (int64_t)strlen(p));
+    if (!end) break;
+    p = end + 1;
+    if (*p == 'u')
+      wk__string_printf(&w->text.code, "%d", unique);
+    else
+      wk__string_printf(&w->text.code, "%%%c%c", (*p == 'r' ? wide_out : wide_in) ? 'y' : 'x', *p == 'r' ? 'r' : *p == '0' ? 'a' : 'b');
+  }
+}
+
 void call_function(tile_writer *w, const char *name, const char *out, const char *a, const char *b) {
   const wk__ptx_function *f = NULL;
   for (int n = 0; n < wk__ptx_function_count && !f; n++)
@@ -39,17 +54,11 @@ void call_function(tile_writer *w, const char *name, const char *out, const char
     w->unsupported = true;
     return;
   }
-  int unique = w->unique++;
-  for (const char *p = f->body; *p; p++) {
-    const char *end = strchr(p, '$');
-    wk__string_append_n(&w->text.code, p, end ? end - p : (int64_t)strlen(p));
-    if (!end) break;
-    p = end + 1;
-    if (*p == 'u')
-      wk__string_printf(&w->text.code, "%d", unique);
-    else
-      wk__string_append(&w->text.code, *p == 'r' ? out : *p == '0' ? a : b);
-  }
+  bool wide_in = a[1] == 'd', wide_out = out[1] == 'd';
+  SAY("mov.b%d %%%ca, %s", wide_in ? 64 : 32, wide_in ? 'y' : 'x', a);
+  if (b) SAY("mov.b%d %%%cb, %s", wide_in ? 64 : 32, wide_in ? 'y' : 'x', b);
+  put(w, f->body, w->unique++, wide_in, wide_out);
+  SAY("mov.b%d %s, %%%cr", wide_out ? 64 : 32, out, wide_out ? 'y' : 'x');
 }
 
 typedef struct reg_text {
@@ -268,7 +277,7 @@ static void map_floats(tile_writer *w, int op, const char *t, char l, int out, i
     SAY("fma.rn.%s %%%c%d, %%%c%d, %%%c%d, %%%c%d", t, l, out, l, a, l, b, l, c);
   else {
     (void)snprintf(name, sizeof name, "%s_%s", t, wk__loop_ops[op].name);
-    call_function(w, name, reg_of(l, out).text, reg_of(l, a).text, reg_of(l, b).text);
+    call_function(w, name, reg_of(l, out).text, reg_of(l, a).text, wk__loop_ops[op].arity > 1 ? reg_of(l, b).text : NULL);
   }
 }
 
@@ -382,7 +391,7 @@ static void exp2_f32(tile_writer *w, int out, int x) {
   SAY("setp.gt.f32 %%p%d, %%r%d, 0f43010000;\n\tselp.f32 %%r%d, 0f43010000, %%r%d, %%p%d", p, x, c, x, p);
   SAY("setp.lt.f32 %%p%d, %%r%d, 0fC3200000;\n\tselp.f32 %%r%d, 0fC3200000, %%r%d, %%p%d", p, c, c, c, p);
   SAY("cvt.rni.f32.f32 %%r%d, %%r%d;\n\tsub.rn.f32 %%r%d, %%r%d, %%r%d", n, c, rest, c, n);
-  SAY("mul.rn.f32 %%r%d, %%r%d, 0x%08X", rest, rest, wk__ptx_bits(0x1.62e43p-1f));
+  SAY("mul.rn.f32 %%r%d, %%r%d, 0f%08X", rest, rest, wk__ptx_bits(0x1.62e43p-1f));
   call_function(w, "f32_exp", reg_of('r', rest).text, reg_of('r', rest).text, NULL);
   SAY("cvt.rzi.s32.f32 %%r%d, %%r%d;\n\tshr.s32 %%r%d, %%r%d, 1;\n\tsub.s32 %%r%d, %%r%d, %%r%d", whole, n, first, whole, whole, whole, first);
   SAY("add.s32 %%r%d, %%r%d, 127;\n\tshl.b32 %%r%d, %%r%d, 23", first, first, first, first);
@@ -422,7 +431,7 @@ int emit_power(tile_writer *w, wk__tile v, int at) {
       if (wide)
         SAY("mul.rn.f64 %%d%d, %%d%d, 0d3FF71547652B82FE", result, result);
       else
-        SAY("mul.rn.f32 %%r%d, %%r%d, 0x%08X", result, result, wk__ptx_bits(0x1.715476p0f));
+        SAY("mul.rn.f32 %%r%d, %%r%d, 0f%08X", result, result, wk__ptx_bits(0x1.715476p0f));
     }
     if (half) narrow(w, &i->type, out + r, result);
   }
