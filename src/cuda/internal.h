@@ -17,7 +17,13 @@ typedef struct wk__cuda_stream wk__cuda_stream;
 typedef struct wk__cuda_memory wk__cuda_memory; /* memory.c */
 
 /* Units of the device's code (on_device/). */
-typedef enum wk__cuda_module { WK__CUDA_TIER0, WK__CUDA_GEMM, WK__CUDA_RANDOM, WK__CUDA_MODULES } wk__cuda_module;
+typedef enum wk__cuda_module {
+  WK__CUDA_TIER0,
+  WK__CUDA_GEMM,
+  WK__CUDA_RANDOM,
+  WK__CUDA_ORDER,
+  WK__CUDA_MODULES
+} wk__cuda_module;
 
 typedef struct wk__cuda_device {
   int index;

@@ -188,9 +188,13 @@ def attention_kernel(
     acc = tl.zeros([BM, D], dtype=tl.float32)
     scale = scale * 1.44269504
     last = (block + 1) * BM if CAUSAL else S
-    acc, total, top = attend(acc, total * 0.0, top, queries, k_at, v_at, k_s, v_s, block * BM, 0, last, scale, CAUSAL, BM, BN)
+    acc, total, top = attend(
+        acc, total * 0.0, top, queries, k_at, v_at, k_s, v_s, block * BM, 0, last, scale, CAUSAL, BM, BN
+    )
     tl.store(logs + head * S + rows, top + tl.math.log2(total))
-    tl.store(out + head * o_h + rows[:, None] * o_s + channels[None, :], (acc / total[:, None]).to(out.dtype.element_ty))
+    tl.store(
+        out + head * o_h + rows[:, None] * o_s + channels[None, :], (acc / total[:, None]).to(out.dtype.element_ty)
+    )
 
 
 # ---- what they are run for; used by tests/cuda/test_tiles.py too ----
@@ -213,10 +217,12 @@ def run_softmax(device, rows=37, columns=781, warps=4):
     return out, torch.softmax(x, 1)
 
 
-def run_matmul(device, dtype=torch.float16, m=100, n=72, k=90, blocks=(32, 32, 32), activation="", transposed=False, warps=4):
+def run_matmul(
+    device, dtype=torch.float16, m=100, n=72, k=90, blocks=(32, 32, 32), activation="", transposed=False, warps=4
+):
     torch.manual_seed(0)
     a = torch.randn(m, k).to(dtype).to(device)
-    b = (torch.randn(n, k).to(dtype).to(device).t() if transposed else torch.randn(k, n).to(dtype).to(device))
+    b = torch.randn(n, k).to(dtype).to(device).t() if transposed else torch.randn(k, n).to(dtype).to(device)
     c = torch.empty(m, n, device=device, dtype=dtype)
     bm, bn, bk = blocks
     grid = lambda meta: (triton.cdiv(m, meta["BM"]) * triton.cdiv(n, meta["BN"]),)
@@ -241,7 +247,9 @@ def run_norm(device, rows=30, n=200, groups=4):
     norm_forward[(rows,)](x, out, weight, bias, means, scales, x.stride(0), n, 1e-5, BLOCK=128)
     dw, db = torch.empty(groups, n, device=device), torch.empty(groups, n, device=device)
     locks, counts = (torch.zeros(groups, dtype=torch.int32, device=device) for _ in range(2))
-    norm_backward[(rows,)](dx, dy, dw, db, x, weight, means, scales, locks, counts, x.stride(0), n, GROUPS=groups, BLOCK=256)
+    norm_backward[(rows,)](
+        dx, dy, dw, db, x, weight, means, scales, locks, counts, x.stride(0), n, GROUPS=groups, BLOCK=256
+    )
     sums = [torch.empty(n, device=device) for _ in range(2)]
     for parts, total in zip((dw, db), sums, strict=True):
         column_sums[(triton.cdiv(n, 64),)](parts, total, groups, n, BM=8, BN=64)
@@ -266,7 +274,9 @@ def run_attention(device, dtype=torch.float16, heads=2, s=64, d=16, bm=32, bn=16
 # ---- tests ----
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64]
+)
 def test_add_has_the_operators_bits(dtype):
     out, expected = run_add("cpu", dtype)
     assert torch.equal(out, expected)
