@@ -396,6 +396,8 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   PyObject *product = NULL;
   bool folds = t == BINDING->size_type && count - self_is_first == 0 && !names && strcmp(name, "numel") == 0;
   if (folds && fold(r, NB_MULTIPLY, self, &product)) return product;
+  bool context_var = known->what == WK__KNOWN_BY_CODE && strcmp(known->owner, "_contextvars.ContextVar") == 0;
+  if (context_var && !names) return wk__context_var_call(f, r, self, name, args + self_is_first, count - self_is_first);
   bool own = known->what == WK__KNOWN_NOTHING && wk__is_own_object(r, self);
   bool value = known->what == WK__KNOWN_VALUES || known->what == WK__KNOWN_LOOKS || wk__is_plain_value(BINDING, self) ||
                wk__known_class(t) == WK__CLASS_VALUE || own;
@@ -556,6 +558,29 @@ static PyObject *globals_of_frame(wk__frame *f, wk__recording *r) {
   return Py_NewRef(globals);
 }
 
+/* locals(): the frame's variables, which become known. */
+static PyObject *variables_of_frame(wk__frame *f, bool only_names) {
+  if (wk__frame_locals(f)) return wk__refuse(f, "locals() of a module or class body");
+  PyObject *all = PyDict_New();
+  for (int i = 0; all && i < wk__frame_slot_count(f); i++) {
+    if (!wk__frame_shows_slot(f, i) || !wk__frame_slot(f, i)) continue;
+    bool cell = PyCell_Check(wk__frame_slot(f, i)), empty = cell && !PyCell_GET(wk__frame_slot(f, i));
+    if (empty || (!cell && wk__op_local(f, i) < 0)) {
+      if (!empty) Py_CLEAR(all);
+      continue;
+    }
+    PyObject *value = wk__frame_slot(f, i); /* a number that changes has got an object of its own */
+    value = cell ? wk__op_cell(f, value, i) : Py_NewRef(value);
+    if (!value || PyDict_SetItem(all, PyTuple_GET_ITEM(f->code->co_localsplusnames, i), value) < 0) Py_CLEAR(all);
+    Py_XDECREF(value);
+  }
+  if (!all || !only_names) return all;
+  PyObject *names = PyDict_Keys(all);
+  if (names && PyList_Sort(names) < 0) Py_CLEAR(names);
+  Py_DECREF(all);
+  return names;
+}
+
 static PyObject *attribute_named(wk__frame *f, PyObject *o, const char *text) {
   PyObject *name = PyUnicode_InternFromString(text), *found = name ? wk__op_attr(f, o, name) : NULL;
   Py_XDECREF(name);
@@ -593,6 +618,8 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
   if (of_address && count == 1 && !names) return identity(f, f->session->recording, callable, args[0]);
   if (strcmp(name, "print") == 0) return print_call(f, f->session->recording, callable, args, count, names);
   if (strcmp(name, "globals") == 0 && !count && !names) return globals_of_frame(f, f->session->recording);
+  bool of_frame = strcmp(name, "locals") == 0 || strcmp(name, "vars") == 0 || strcmp(name, "dir") == 0;
+  if (of_frame && !count && !names) return variables_of_frame(f, strcmp(name, "dir") == 0);
   if (strcmp(name, "vars") == 0 && count == 1 && !names) return attribute_named(f, args[0], "__dict__");
   if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
   if (strcmp(name, "iter") == 0 && count == 2) return look(f, callable, args, count, names);

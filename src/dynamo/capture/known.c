@@ -88,7 +88,8 @@ static bool is_builtin_iterator(PyTypeObject *t) {
          t == &PyUnicodeIter_Type || t == &PyListRevIter_Type || t == &PyDictIterKey_Type ||
          t == &PyDictIterValue_Type || t == &PyDictIterItem_Type || t == &PyDictRevIterKey_Type ||
          t == &PySetIter_Type || t == &PyGen_Type || t == &PyBytesIter_Type || t == &PyCallIter_Type ||
-         t == &PyLongRangeIter_Type || t == &PyODictIter_Type || wk__is_itertool(t) || wk__is_ascii_iterator_type(t);
+         t == &PyLongRangeIter_Type || t == &PySeqIter_Type || t == &PyODictIter_Type || wk__is_itertool(t) ||
+         wk__is_ascii_iterator_type(t);
 }
 
 /* int | str, for isinstance(). */

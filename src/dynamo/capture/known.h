@@ -70,8 +70,8 @@ int wk__module_parts(wk__frame *f, wk__recording *r, PyObject *module, PyObject 
 PyObject *wk__warn_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                         PyObject *keyword_names);  // -> new
 /* ---- object_calls.c ---- */
-/* object.__getattribute__ and object.__setattr__, which a class's own methods of these names call for what they do not
- * do themselves. *out: the result; false: it is another method. */
+/* object.__getattribute__, __setattr__ and __delattr__, which a class's own methods of these names call for what they
+ * do not do themselves. *out: the result; false: it is another method. */
 bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                               PyObject *const *args, Py_ssize_t count, PyObject **out);
 PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
@@ -120,6 +120,9 @@ int wk__branch_on_tensor(wk__frame *f, wk__recording *r, PyObject *tensor); /* 1
 /* ---- identities.c ---- */
 /* function(owner), id() or hash(), of what the region has made: another number in each call. */
 PyObject *wk__identity_call(wk__frame *f, wk__recording *r, PyObject *function, PyObject *owner);  // -> new
+/* ---- context_vars.c ---- */
+PyObject *wk__context_var_call(wk__frame *f, wk__recording *r, PyObject *variable, const char *name,
+                               PyObject *const *args, Py_ssize_t count);  // -> new
 /* ---- draws.c ---- */
 bool wk__is_random(PyObject *o); /* a random.Random, or something else that is a _random.Random */
 PyObject *wk__draw_call(wk__frame *f, wk__recording *r, PyObject *random, const char *name, PyObject *const *args,
