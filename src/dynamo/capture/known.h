@@ -31,6 +31,9 @@ bool wk__keys_usable(wk__frame *f, PyObject *o);
 wk__refusal wk__refusal_of(const wk__frame *f, PyObject *o);
 /* C code hands references on and looks at nothing that it finds: numbers stay symbolic. */
 bool wk__passed_on(wk__frame *f, PyObject *o);
+/* C code that goes over it only hands on what Python functions give that it runs meanwhile: lists, generators, zip(),
+ * map() of a Python function. */
+bool wk__hands_on(const wk__frame *f, PyObject *o);
 /* An argument of an operator, which takes symbolic integers as they are, alone, in lists and (`index`) in slices. */
 bool wk__operand_usable(wk__frame *f, PyObject *o);
 bool wk__index_usable(wk__frame *f, PyObject *key);
