@@ -108,6 +108,13 @@ void wk__frame_stand_before_next(wk__frame *frame) {
 
 int wk__frame_slot_count(const wk__frame *frame) { return frame->code->co_nlocalsplus; }
 PyObject *wk__frame_slot(const wk__frame *frame, int slot) { return frame->real->localsplus[slot]; }
+bool wk__frame_shows_slot(const wk__frame *frame, int slot) {
+#ifdef CO_FAST_HIDDEN
+  return !(_PyLocals_GetKind(frame->code->co_localspluskinds, slot) & CO_FAST_HIDDEN);
+#else
+  return frame && slot >= 0;
+#endif
+}
 int wk__frame_depth(const wk__frame *frame) { return frame->real->stacktop - frame->code->co_nlocalsplus; }
 PyObject *wk__frame_stack(const wk__frame *frame, int from_bottom) {
   return frame->real->localsplus[frame->code->co_nlocalsplus + from_bottom];

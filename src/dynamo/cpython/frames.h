@@ -122,6 +122,7 @@ PyObject **wk__frame_next_callee(const wk__frame *frame);
  */
 int wk__frame_slot_count(const wk__frame *frame);
 PyObject *wk__frame_slot(const wk__frame *frame, int slot);          // -> borrowed, NULL when unbound
+bool wk__frame_shows_slot(const wk__frame *frame, int slot);         /* to locals() */
 int wk__frame_depth(const wk__frame *frame);                         /* values on the stack */
 PyObject *wk__frame_stack(const wk__frame *frame, int from_bottom);  // -> borrowed, may be NULL
 PyObject *wk__frame_globals(const wk__frame *frame);                 // -> borrowed
