@@ -1,5 +1,5 @@
 /* Operations across elements: copies between shapes, reductions, scans, products, random numbers.
- * Test: tests/python/test_tile.py. */
+ * Test: tests/python/test_tiles.py. */
 #include "cpu/gemm/gemm.h"
 #include "cpu/tile/internal.h"
 

@@ -1,5 +1,5 @@
 /* Loads, stores and atomics of blocks of pointers. Runs of neighbours go through tier 0's copies.
- * Test: tests/python/test_tile.py. */
+ * Test: tests/python/test_tiles.py. */
 #include "cpu/tile/internal.h"
 
 /* Elements from e on that are all masked alike and, where they are there, lie one behind the other. */

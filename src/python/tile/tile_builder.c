@@ -3,7 +3,7 @@
  *
  * In: values of the same builder, and Python's numbers. Out: values, of the class that the builder was made with. Rules
  * of dtypes and shapes are the builder's of the core (tile/tile.h); so are the errors. Ownership: a value holds its
- * builder, a builder its kernel until `finish` hands it over. Tests: tests/python/test_tile.py. */
+ * builder, a builder its kernel until `finish` hands it over. Tests: tests/python/test_tiles.py. */
 #include "dynamo/cpython/gil.h"
 #include "python/data/interop.h"
 #include "tile/tile.h"
