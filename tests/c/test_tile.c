@@ -1,5 +1,6 @@
-/* tile/ and cpu/tile/: kernels survive print and parse, the verifier finds each kind of broken one, the builder's errors are a
- * program's, the interpreter computes what is stated, mutated texts end in errors, and nothing is left behind. */
+/* tile/ and cpu/tile/: kernels survive print and parse, the verifier finds each kind of broken one, the builder's
+ * errors are a program's, the interpreter computes what is stated, mutated texts end in errors, and nothing is left
+ * behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,14 +27,16 @@ static int tear_down(void **state) {
 
 /* ---- building ---- */
 
-/* out[i] = x[i] + 1 for i < n, then the sum of rows in a loop: every kind of instruction that has an operand of its own. */
+/* out[i] = x[i] + 1 for i < n, then the sum of rows in a loop: every kind of instruction that has an operand of its
+ * own. */
 static wk_status build(wk__tile_kernel *k) {
   wk__tile_builder b;
   wk__tile_builder_init(&b, k);
   wk__scalar zero = {.category = WK__FLOAT_KIND}, one = {.category = WK__INTEGER_KIND, .i = 1};
   wk__tile x = wk__tile_parameter(&b, WK_FLOAT32, true), out = wk__tile_parameter(&b, WK_FLOAT32, true);
   wk__tile n = wk__tile_parameter(&b, WK_INT32, false), at = wk__tile_range(&b, 0, 64);
-  wk__tile sum = wk__tile_number(&b, zero), inside[1], row = wk__tile_number(&b, (wk__scalar){.category = WK__INTEGER_KIND});
+  wk__tile sum = wk__tile_number(&b, zero), inside[1],
+           row = wk__tile_number(&b, (wk__scalar){.category = WK__INTEGER_KIND});
   wk__tile rows = wk__tile_number(&b, (wk__scalar){.category = WK__INTEGER_KIND, .i = 3});
   wk__tile index = wk__tile_for_begin(&b, row, rows, 1, 1, &sum, inside);
   wk__tile places = wk__tile_binary(&b, "add", at, wk__tile_binary(&b, "mul", index, n, 0), 0);
@@ -90,10 +93,11 @@ static void kernels_are_run(void **state) {
 /* Carries that change places: both next values are read before either is written. */
 static void carries_are_set_at_once(void **state) {
   (void)state;
-  wk__tile_kernel *k = wk__tile_parse("kernel turn warps 1\n"
-                     "%1 = parameter int64* 0\n%2 = parameter int32 1\n%3 = constant int64 1\n%4 = constant int64 2\n"
-                     "%5 = constant int32 0\n%6 = constant int32 1\n%7 = carry int64 %3\n%8 = carry int64 %4\n"
-                     "%9 = for int32 %5 %2 %6\nset %7 %8\nset %8 %7\nend\nstore %1 %7 -\n");
+  wk__tile_kernel *k = wk__tile_parse(
+      "kernel turn warps 1\n"
+      "%1 = parameter int64* 0\n%2 = parameter int32 1\n%3 = constant int64 1\n%4 = constant int64 2\n"
+      "%5 = constant int32 0\n%6 = constant int32 1\n%7 = carry int64 %3\n%8 = carry int64 %4\n"
+      "%9 = for int32 %5 %2 %6\nset %7 %8\nset %8 %7\nend\nstore %1 %7 -\n");
   if (!k) fail_msg("%s", wk_error_message());
   for (int trips = 0; trips < 4; trips++) {
     int64_t out = 0;
@@ -110,9 +114,10 @@ static void sums_follow_the_stated_tree(void **state) {
   enum { N = 32 };
   float x[N], out, level[N];
   for (int i = 0; i < N; i++) x[i] = level[i] = 1.0f / (float)(3 + i * i);
-  wk__tile_kernel *k = wk__tile_parse("kernel tree warps 1\n%1 = parameter float32* 0\n%2 = parameter float32* 1\n"
-                                      "%3 = range int32[32] 0\n%4 = broadcast float32*[32] %1\n%5 = offset float32*[32] %4 %3\n"
-                                      "%6 = load float32[32] %5 - -\n%7 = reduce reduce_sum float32 %6 axis 0\nstore %2 %7 -\n");
+  wk__tile_kernel *k = wk__tile_parse(
+      "kernel tree warps 1\n%1 = parameter float32* 0\n%2 = parameter float32* 1\n"
+      "%3 = range int32[32] 0\n%4 = broadcast float32*[32] %1\n%5 = offset float32*[32] %4 %3\n"
+      "%6 = load float32[32] %5 - -\n%7 = reduce reduce_sum float32 %6 axis 0\nstore %2 %7 -\n");
   if (!k) fail_msg("%s", wk_error_message());
   int n = N;
   for (int step = 0; step < 2; step++, n /= 2)
@@ -165,7 +170,8 @@ static void mistakes_are_errors(void **state) {
   other = wk__tile_cast(&b, carry, WK_FLOAT32);
   const char *name = "acc";
   wk__tile_loop_end(&b, &other, &name);
-  check_refused(&b, WK_TYPE_ERROR, "Loop-carried variable acc has initial type int32 but is re-assigned to fp32 in loop!");
+  check_refused(&b, WK_TYPE_ERROR,
+                "Loop-carried variable acc has initial type int32 but is re-assigned to fp32 in loop!");
 }
 
 /* ---- what is not well formed ---- */
@@ -249,9 +255,10 @@ static void failed_allocations_are_errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(built_kernels_are_text),      TEST(kernels_are_run),        TEST(carries_are_set_at_once),
-      TEST(sums_follow_the_stated_tree), TEST(mistakes_are_errors),    TEST(broken_kernels_are_found),
-      TEST(mutated_texts_never_crash),   TEST(failed_allocations_are_errors),
+      TEST(built_kernels_are_text),    TEST(kernels_are_run),
+      TEST(carries_are_set_at_once),   TEST(sums_follow_the_stated_tree),
+      TEST(mistakes_are_errors),       TEST(broken_kernels_are_found),
+      TEST(mutated_texts_never_crash), TEST(failed_allocations_are_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,7 +230,10 @@ def run_matmul(device, dtype=torch.float16, m=100, n=72, k=90, blocks=(32, 32, 3
     b = (torch.randn(n, k).to(dtype).to(device).t() if transposed else torch.randn(k, n).to(dtype).to(device))
     c = torch.empty(m, n, device=device, dtype=dtype)
     bm, bn, bk = blocks
-    grid = lambda meta: (triton.cdiv(m, meta["BM"]) * triton.cdiv(n, meta["BN"]),)
+
+    def grid(meta):
+        return (triton.cdiv(m, meta["BM"]) * triton.cdiv(n, meta["BN"]),)
+
     matmul_kernel[grid](a, b, c, m, n, k, a.stride(0), a.stride(1), b.stride(0), b.stride(1), c.stride(0), c.stride(1),
                         BM=bm, BN=bn, BK=bk, GROUP=2, ACTIVATION=activation, num_warps=warps)  # fmt: skip
     expected = a.cpu().float() @ b.cpu().float()
