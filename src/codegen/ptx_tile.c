@@ -35,7 +35,8 @@ static int emit_range(tile_writer *w, const wk__tile_instr *i, int at) {
 }
 
 static int emit_offset(tile_writer *w, const wk__tile_instr *i, int at) {
-  int count = registers_of(&w->layouts[at]), out = new_registers(w, CLASS_D, count), size = wk__dtypes[i->type.dtype].size;
+  int count = registers_of(&w->layouts[at]), out = new_registers(w, CLASS_D, count),
+      size = wk__dtypes[i->type.dtype].size;
   int pointer = base_of(w, i->operands[0], at), index = base_of(w, i->operands[1], at);
   const wk__tile_type *t = type_at(w, i->operands[1]);
   for (int r = 0; r < count; r++) {
@@ -45,7 +46,8 @@ static int emit_offset(tile_writer *w, const wk__tile_instr *i, int at) {
     else if (class_of(t) == CLASS_D)
       SAY("mul.lo.s64 %%d%d, %%d%d, %d", by, index + r, size);
     else
-      SAY("mul.wide.%c32 %%d%d, %%r%d, %d", wk__dtype_is_unsigned(t->dtype) && wk__dtypes[t->dtype].size == 4 ? 'u' : 's', by, index + r, size);
+      SAY("mul.wide.%c32 %%d%d, %%r%d, %d",
+          wk__dtype_is_unsigned(t->dtype) && wk__dtypes[t->dtype].size == 4 ? 'u' : 's', by, index + r, size);
     SAY("add.s64 %%d%d, %%d%d, %%d%d", out + r, pointer + r, by);
   }
   return out;
@@ -148,8 +150,8 @@ static void make_others(tile_writer *w, const wk__tile *values, int count) {
   if (n) convert(w, changes, n);
 }
 
-/* A load whose first reader stands in the same region waits with its other layouts for that: loads that follow are under
- * way then, and two operands of a product share their barriers. */
+/* A load whose first reader stands in the same region waits with its other layouts for that: loads that follow are
+ * under way then, and two operands of a product share their barriers. */
 static bool can_wait(const tile_writer *w, wk__tile v) {
   if (instr_at(w, v)->op != WK__TILE_load) return false;
   for (wk__tile u = v + 1; u < w->k->count; u++) {
@@ -339,8 +341,19 @@ static wk_status write(tile_writer *w) {
   wk__ptx_label(&w->text, w->done);
   SAY("ret");
   if (w->unsupported || w->layout_count != layouts)
-    return wk_fail(WK_NOT_IMPLEMENTED, "tile kernels on CUDA: an operation of '%s' is not there for its dtype", w->k->name);
+    return wk_fail(WK_NOT_IMPLEMENTED, "tile kernels on CUDA: an operation of '%s' is not there for its dtype",
+                   w->k->name);
   return WK_OK;
+}
+
+/* Each once: several functions may read one table. */
+static void append_tables(const tile_writer *w, wk__string *s) {
+  for (int n = 0; n < wk__ptx_function_count; n++) {
+    bool first = w->tables >> n & 1;
+    for (int m = 0; m < n && first; m++)
+      first = !(w->tables >> m & 1) || strcmp(wk__ptx_functions[m].table, wk__ptx_functions[n].table) != 0;
+    if (first) wk__string_append(s, wk__ptx_functions[n].table);
+  }
 }
 
 static char *finish(tile_writer *w) {
@@ -349,9 +362,11 @@ static char *finish(tile_writer *w) {
   if (!code) return NULL;
   const wk__ptx_text *t = &w->text;
   int capability = w->kind->capability;
-  wk__string_printf(&s, ".version 7.8\n.target sm_%d\n.address_size 64\n", capability < 80 ? 70 : capability < 90 ? 80 : 90);
-  for (int n = 0; n < wk__ptx_function_count; n++)
-    if (w->tables >> n & 1) wk__string_append(&s, wk__ptx_functions[n].table);
+  wk__string_printf(&s, ".version 7.8\n.target sm_%d\n.address_size 64\n",
+                    capability < 80   ? 70
+                    : capability < 90 ? 80
+                                      : 90);
+  append_tables(w, &s);
   wk__string_append(&s, ".extern .shared .align 128 .b8 memory[];\n");
   wk__string_printf(&s, ".visible .entry wick(.param .align 8 .b8 args[%d])\n.maxntid %d\n{\n",
                     8 * (int)wk__max(w->k->parameters, 1), w->threads);

@@ -93,7 +93,8 @@ static int address_of(tile_writer *w, const through *x, int reg, int *out_offset
 }
 
 /* A vector of 2 to 4 registers of words or doubles, or halves as words. */
-static void move_vector(tile_writer *w, const wk__tile_type *t, const through *x, int first, int reg, int predicate, bool load) {
+static void move_vector(tile_writer *w, const wk__tile_type *t, const through *x, int first, int reg, int predicate,
+                        bool load) {
   int offset, address = address_of(w, x, reg, &offset), count = 1 << x->vector;
   bool halves = class_of(t) == CLASS_H;
   if (count == 1) {
@@ -108,7 +109,10 @@ static void move_vector(tile_writer *w, const wk__tile_type *t, const through *x
   for (int n = 0; n < words && halves && !load; n++)
     SAY("mov.b32 %%r%d, {%%h%d, %%h%d}", base + n, first + reg + 2 * n, first + reg + 2 * n + 1);
   guard(w, predicate);
-  wk__string_printf(&w->text.code, "%s.shared%s.%s ", load ? "ld" : "st", words == 4 ? ".v4" : words == 2 ? ".v2" : "",
+  wk__string_printf(&w->text.code, "%s.shared%s.%s ", load ? "ld" : "st",
+                    words == 4   ? ".v4"
+                    : words == 2 ? ".v2"
+                                 : "",
                     letter == 'd' ? "b64" : "b32");
   if (!load) wk__string_printf(&w->text.code, "[%%r%d+%d], ", address, offset);
   if (words > 1) wk__string_append(&w->text.code, "{");
@@ -136,8 +140,9 @@ static layout turned(const layout *l, int first) {
 
 static const int NO_BIT = 255;
 
-/* ldmatrix gives lane l halves 2 (l mod 4), + 1 of row l / 4 of a matrix of 8 rows of 16 bytes, .trans of its transpose;
- * lane l says where row l mod 8 of matrix l / 8 is. Out: the layout of these addresses. False: not such a layout. */
+/* ldmatrix gives lane l halves 2 (l mod 4), + 1 of row l / 4 of a matrix of 8 rows of 16 bytes, .trans of its
+ * transpose; lane l says where row l mod 8 of matrix l / 8 is. Out: the layout of these addresses. False: not such a
+ * layout. */
 static bool is_matrix(const layout *l, bool trans, layout *out) {
   const int low[] = {0, THREAD, THREAD + 1}, high[] = {THREAD + 2, THREAD + 3, THREAD + 4};
   const int *columns = trans ? high : low, *rows = trans ? low : high;
@@ -153,7 +158,8 @@ static bool is_matrix(const layout *l, bool trans, layout *out) {
 }
 
 /* Four matrices at a time, 8 halves a thread. */
-static void load_matrices(tile_writer *w, const wk__tile_type *t, const layout *l, const layout *addresses, bool trans, int out) {
+static void load_matrices(tile_writer *w, const wk__tile_type *t, const layout *l, const layout *addresses, bool trans,
+                          int out) {
   layout known = *addresses;
   int count = registers_of(l);
   through x = {.l = l, .item = shared_item(t)};
@@ -161,14 +167,14 @@ static void load_matrices(tile_writer *w, const wk__tile_type *t, const layout *
     if (known.bit[p] == NO_BIT) known.bit[p] = 0; /* no part of an address */
     if (known.bit[p] >= THREAD) x.set |= swizzled((1 << p) * x.item);
   }
-  int bytes = WITH("mul.lo.u32", place_of(w, &known), x.item), line = WITH("and.b32", WITH("shr.u32", bytes, 3), 7 << 4);
+  int bytes = WITH("mul.lo.u32", place_of(w, &known), x.item),
+      line = WITH("and.b32", WITH("shr.u32", bytes, 3), 7 << 4);
   x.base = TWO("xor.b32", bytes, line);
   for (int r = 0; r < count; r += 8) {
     int offset, address = address_of(w, &x, r, &offset), words = wk__ptx_words(&w->text, 4);
-    SAY("ldmatrix.sync.aligned.m8n8.x4%s.shared.b16 {%%r%d, %%r%d, %%r%d, %%r%d}, [%%r%d+%d]", trans ? ".trans" : "", words,
-        words + 1, words + 2, words + 3, address, offset);
-    for (int n = 0; n < 4; n++)
-      SAY("mov.b32 {%%h%d, %%h%d}, %%r%d", out + r + 2 * n, out + r + 2 * n + 1, words + n);
+    SAY("ldmatrix.sync.aligned.m8n8.x4%s.shared.b16 {%%r%d, %%r%d, %%r%d, %%r%d}, [%%r%d+%d]", trans ? ".trans" : "",
+        words, words + 1, words + 2, words + 3, address, offset);
+    for (int n = 0; n < 4; n++) SAY("mov.b32 {%%h%d, %%h%d}, %%r%d", out + r + 2 * n, out + r + 2 * n + 1, words + n);
   }
 }
 
@@ -284,7 +290,8 @@ static int chosen(tile_writer *w, const wk__tile_type *t, int p, int yes, int no
     SAY("and.pred %%p%d, %%p%d, %%p%d;\n\tnot.pred %%p%d, %%p%d", both, p, yes, both + 1, p);
     SAY("and.pred %%p%d, %%p%d, %%p%d;\n\tor.pred %%p%d, %%p%d, %%p%d", both + 1, both + 1, no, out, both, both + 1);
   } else {
-    SAY("selp.%s %%%c%d, %%%c%d, %%%c%d, %%p%d", names[c], class_letter[c], out, class_letter[c], yes, class_letter[c], no, p);
+    SAY("selp.%s %%%c%d, %%%c%d, %%%c%d, %%p%d", names[c], class_letter[c], out, class_letter[c], yes, class_letter[c],
+        no, p);
   }
   return out;
 }
@@ -314,7 +321,8 @@ static int shuffled(tile_writer *w, const wk__tile_type *t, int reg, int lanes) 
   if (c == CLASS_D) {
     int half = wk__ptx_words(&w->text, 4);
     SAY("mov.b64 {%%r%d, %%r%d}, %%d%d", half, half + 1, reg);
-    for (int n = 0; n < 2; n++) SAY("shfl.sync.bfly.b32 %%r%d, %%r%d, %d, 31, 0xffffffff", half + 2 + n, half + n, lanes);
+    for (int n = 0; n < 2; n++)
+      SAY("shfl.sync.bfly.b32 %%r%d, %%r%d, %d, 31, 0xffffffff", half + 2 + n, half + n, lanes);
     SAY("mov.b64 %%d%d, {%%r%d, %%r%d}", out, half + 2, half + 3);
     return out;
   }
@@ -420,7 +428,8 @@ int emit_scan(tile_writer *w, wk__tile v, int at) {
   const wk__tile_type *t = &i->type;
   const layout *l = &w->layouts[at];
   int item = shared_item(t), count = registers_of(l), in = base_of(w, i->operands[0], at), first, bits;
-  int out = new_registers(w, class_of(t), count), address = TWO("add.u32", w->shared_base, WITH("mul.lo.u32", w->place[at], item));
+  int out = new_registers(w, class_of(t), count),
+      address = TWO("add.u32", w->shared_base, WITH("mul.lo.u32", w->place[at], item));
   int one = primary(w, l), rows = (int)wk__tile_elements(t) / t->shape[i->axis], length = t->shape[i->axis];
   bits_of_dim(t, i->axis, &first, &bits);
   int step = (1 << first) * item * (i->number.i ? -1 : 1);
@@ -435,7 +444,8 @@ int emit_scan(tile_writer *w, wk__tile v, int at) {
   int low = WITH("and.b32", row, (1 << first) - 1), high = WITH("shl.b32", WITH("shr.u32", row, first), first + bits);
   int at_row = new_word(w), left = new_word(w), more = w->text.labels++, next = w->text.labels++;
   int sum = new_registers(w, class_of(t), 1), value = new_registers(w, class_of(t), 1);
-  SAY("mov.b32 %%r%d, %%r%d", at_row, TWO("add.u32", w->shared_base, WITH("mul.lo.u32", TWO("or.b32", low, high), item)));
+  SAY("mov.b32 %%r%d, %%r%d", at_row,
+      TWO("add.u32", w->shared_base, WITH("mul.lo.u32", TWO("or.b32", low, high), item)));
   if (i->number.i) SAY("add.u32 %%r%d, %%r%d, %d", at_row, at_row, -step * (length - 1));
   load_shared(w, t, sum, at_row, 0);
   SAY("mov.b32 %%r%d, %d", left, length - 1);

@@ -33,11 +33,11 @@ typedef enum wk__copy_way { WK__FROM_HOST, WK__TO_HOST, WK__ON_DEVICE, WK__PEER 
 
 /* ---- code: nests as a device runs them ---- */
 
-struct wk__nest;   /* loop/loop.h */
-struct wk__launch; /* loop/launch.h */
+struct wk__nest;        /* loop/loop.h */
+struct wk__launch;      /* loop/launch.h */
 struct wk__tile_kernel; /* tile/tile.h */
 struct wk__tile_launch;
-struct wk__call;   /* ops/ops.h: one call of an operator with its results made */
+struct wk__call; /* ops/ops.h: one call of an operator with its results made */
 typedef struct wk__code
     wk__code; /* of one nest; owned by whoever built it; may be launched by several threads at once */
 
