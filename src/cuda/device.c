@@ -1,6 +1,7 @@
 /* CUDA as a device: its table. Nothing of it is used before a tensor is wanted there.
  * Tests: tests/cuda/, tests/device/ (WICK_TEST_DEVICES=cuda). */
 #include "cuda/internal.h"
+#include "cuda/recording.h"
 #include "random/generator.h"
 
 /* Nests are fused; a product and the kernel beside it are launches of their own. */
@@ -29,6 +30,7 @@ const wk__device_type wk__cuda_device_type = {
     .launch = wk__cuda_launch,
     .kernels = wk__cuda_kernels,
     .facts = &facts,
+    .recordings = &wk__cuda_recordings,
     .generator = &wk__philox_generator_type,
     .fuses_attention = wk__cuda_fuses_attention,
 };
