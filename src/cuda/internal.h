@@ -81,6 +81,8 @@ WK_MUST_USE wk_status wk__cuda_finish(const wk__event *event);
 double wk__cuda_elapsed(const wk__event *begin, const wk__event *end);
 /* What the stream's finished work has noted, as an error; forgotten then. */
 WK_MUST_USE wk_status wk__cuda_take_faults(wk__cuda_stream *stream);
+/* WICK_CUDA_CHECK=1: what was given is waited for, so that what it runs into is the error of its own call. */
+WK_MUST_USE wk_status wk__cuda_check_work(wk__cuda_stream *stream);
 
 /* ---- memory.c ---- */
 

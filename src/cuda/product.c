@@ -9,6 +9,7 @@
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
 #include "cuda/products.h"
+#include "cuda/recording.h"
 #include "cuda/tier0.h"
 #include "ops/internal.h"
 
@@ -32,6 +33,7 @@ static uint64_t at(const wk_tensor *t) { return (uint64_t)(uintptr_t)wk__address
 /* ---- the kernel ---- */
 
 enum { TILE = 64, THREADS = 256 };
+#define WORD(field) (uint32_t)(offsetof(wk__cuda_product, field) / 8)
 
 static wk_status run_own(wk__cuda_stream *s, const wk__cuda_product *p) {
   static const char *const names[] = {[WK__MEMORY_F16] = "kernel_gemm_f16",
@@ -42,8 +44,14 @@ static wk_status run_own(wk__cuda_stream *s, const wk__cuda_product *p) {
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_GEMM, names[p->type], &function));
   int64_t tiles = p->batch * wk__ceil_div(p->m, TILE) * wk__ceil_div(p->n, TILE);
   if (tiles > INT32_MAX) return wk_fail(WK_NOT_IMPLEMENTED, "a matrix product of %lld tiles on cuda", (long long)tiles);
-  void *params[] = {(void *)p};
-  return WK__CUDA(cuLaunchKernel, function, (unsigned)tiles, 1, 1, THREADS, 1, 1, 0, s->handle, params, NULL);
+  const wk__cuda_address addresses[] = {{WORD(a), p->a}, {WORD(b), p->b}, {WORD(c), p->c}, {WORD(row), p->row}};
+  return wk__cuda_give(s, &(wk__cuda_work){.function = function,
+                                           .grid = {(unsigned)tiles, 1, 1},
+                                           .threads = THREADS,
+                                           .words = (void *)p,
+                                           .word_count = (int)(sizeof *p / 8),
+                                           .addresses = addresses,
+                                           .address_count = p->row ? 4 : 3});
 }
 
 static void note_time(const wk__cuda_stream *s, const wk__cuda_product *p, bool library, CUevent begin) {
