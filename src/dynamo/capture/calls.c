@@ -5,6 +5,7 @@
 #include <opcode.h>
 
 #include "autograd/autograd.h"
+#include "dynamo/capture/classes.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
@@ -663,6 +664,8 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
   bool of_frame = strcmp(name, "locals") == 0 || strcmp(name, "vars") == 0 || strcmp(name, "dir") == 0;
   if (of_frame && !count && !names) return variables_of_frame(f, strcmp(name, "dir") == 0);
   if (strcmp(name, "vars") == 0 && count == 1 && !names) return attribute_named(f, args[0], "__dict__");
+  if (strcmp(name, "__build_class__") == 0)
+    return wk__build_class_call(f, f->session->recording, callable, args, count, names);
   if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
   if (strcmp(name, "iter") == 0 && count == 2) return look(f, callable, args, count, names);
   if (strcmp(name, "next") == 0 && count >= 1) return next_call(f, callable, args, count, names);
@@ -879,8 +882,9 @@ static bool is_value_class(const wk__binding *b, PyTypeObject *t) {
          t == &PyComplex_Type || t == &PyList_Type || t == &PyTuple_Type || t == &PyDict_Type || t == &PySet_Type ||
          t == &PyFrozenSet_Type || t == &PyRange_Type || t == &PySlice_Type || t == &PyEnum_Type || t == &PyZip_Type ||
          t == &PyMap_Type || t == &PyFilter_Type || t == &PyReversed_Type || t == &PyBaseObject_Type ||
-         t == &PySuper_Type || t == &PyProperty_Type || t == b->size_type || t == b->device_type ||
-         t == b->dtype_type || t == b->finfo_type || t == b->iinfo_type || b->is_own_mode(t);
+         t == &PySuper_Type || t == &PyProperty_Type || t == &PyClassMethod_Type || t == &PyStaticMethod_Type ||
+         t == b->size_type || t == b->device_type || t == b->dtype_type || t == b->finfo_type || t == b->iinfo_type ||
+         b->is_own_mode(t);
 }
 
 /* operator.itemgetter and its kind */
@@ -919,6 +923,7 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (t == &PySuper_Type && count == 2 && !names && wk__is_random(args[1]))
     return super_of_random(f, r, callable, args);
   if (t == &PyType_Type && count == 1 && !names) return Py_NewRef((PyObject *)Py_TYPE(args[0]));
+  if (t == &PyType_Type && count == 3 && !names) return wk__new_class(f, r, callable, args, count);
   bool scalar =
       t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type || t == &PyUnicode_Type;
   bool number_of = t == &PyLong_Type || t == &PyFloat_Type || t == &PyComplex_Type;
@@ -979,7 +984,11 @@ static bool is_disabled(PyObject *function) {
 /* Python functions that calls.c or its neighbours do in their own way. False: it is evaluated after all. */
 static bool python_by_code(wk__frame *f, wk__recording *r, PyObject *function, PyObject *callable,
                            PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **out) {
-  if (PyUnicode_CompareWithASCIIString(((PyFunctionObject *)function)->func_name, "_log") != 0)
+  PyObject *name = ((PyFunctionObject *)function)->func_name;
+  bool of_class = PyUnicode_CompareWithASCIIString(name, "_process_class") == 0 ||
+                  PyUnicode_CompareWithASCIIString(name, "namedtuple") == 0;
+  if (of_class) return wk__class_function_call(f, r, function, callable, args, count, names, out);
+  if (PyUnicode_CompareWithASCIIString(name, "_log") != 0)
     return count == 1 && !names && wk__copy_call(f, r, function, args[0], out);
   enum { MOST = 8 };
   PyObject *given[1 + MOST];

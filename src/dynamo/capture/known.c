@@ -3,6 +3,7 @@
  * Tests: tests/python/capture/test_guards.py. */
 #include "dynamo/capture/known.h"
 #include "autograd/autograd.h"
+#include "dynamo/capture/classes.h"
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
@@ -475,6 +476,10 @@ static PyObject *attribute_of_class(wk__frame *f, wk__recording *r, PyTypeObject
   if (wk__depend_on_type(r, type) < 0) return failed(f, r);
   PyObject *found = PyObject_GetAttr(owner, name);
   if (!found || was_given_up(f, r)) return found;
+  PyObject *behind = Py_TYPE(owner) == &PySuper_Type ? PyObject_GetAttrString(owner, "__thisclass__") : NULL;
+  bool own = wk__is_found_in_made_class(r, type, behind, name);
+  Py_XDECREF(behind);
+  if (own) return found;
   if (PyMethod_Check(found)) wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
   return class_value(f, r, found);
 }
@@ -628,7 +633,9 @@ static PyObject *attribute_as_usual(wk__frame *f, wk__recording *r, PyObject *ow
   PyTypeObject *type = Py_TYPE(owner);
   wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
   PyObject *in_class = wk__type_attribute(type, name);
-  if (in_class && wk__is_python_instance(in_class)) wk__reg_constant(r, in_class); /* its __get__ may read of it */
+  bool in_own = in_class && wk__is_found_in_made_class(r, type, NULL, name);
+  if (in_class && !in_own && wk__is_python_instance(in_class))
+    wk__reg_constant(r, in_class); /* its __get__ may read of it */
   if (is_data_descriptor(in_class)) return through_descriptor(f, r, reg, owner, name, in_class, get);
   bool module = PyObject_TypeCheck(owner, b->module_type);
   PyObject *dict = NULL;
@@ -652,7 +659,7 @@ static PyObject *attribute_as_usual(wk__frame *f, wk__recording *r, PyObject *ow
   if (!in_class && reg >= 0 && !module && get == PyObject_GetAttr && attribute_by_c_code(f, owner, name, &found))
     return found;
   found = get(owner, name);
-  if (!found || was_given_up(f, r)) return found;
+  if (!found || was_given_up(f, r) || in_own) return found;
   if (PyMethod_Check(found)) {
     wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
     return found;
@@ -837,7 +844,8 @@ static PyObject *forward_of_made(wk__frame *f, wk__recording *r, PyObject *modul
   Py_XDECREF(name);
   if (!dict || !forward || !PyFunction_Check(forward) || !no_hooks_of_all(f, r))
     return wk__refuse(f, "a module made in the region whose call does more than its forward");
-  if (wk__depend_on_type(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0)
+  bool known = wk__is_made_class(r, (PyObject *)Py_TYPE(module)) && wk__was_made(r, forward);
+  if (!known && (wk__depend_on_type(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0))
     return wk__refuse(f, "%s", r->failed);
   return forward;
 }
