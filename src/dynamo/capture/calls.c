@@ -331,6 +331,7 @@ static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, P
   wk__knowledge what = wk__known_function("Tensor", name)->what;
   if (what == WK__KNOWN_RESHAPES) return reshape_in_place(f, self, name, callable, args, count, names, self_is_first);
   if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "Tensor.%s() takes the tensor's value", name);
+  if (!names && given == 1 && strcmp(name, "__deepcopy__") == 0) return wk__tensor_deepcopy_call(f, self);
   if (what == WK__KNOWN_BY_CODE) return wk__tensor_of_data(f, callable, args, count, names, self_is_first);
   if (what != WK__KNOWN_LOOKS) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
   return look(f, callable, args, count, names);
@@ -431,6 +432,9 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   PyObject *result = NULL;
   if (!names &&
       wk__usual_attribute_call(f, r, self, name, callable, args + self_is_first, count - self_is_first, &result))
+    return result;
+  if (!names && count - self_is_first == 1 && strcmp(name, "__reduce_ex__") == 0 &&
+      wk__reduce_call(f, r, self, callable, args, count, &result))
     return result;
   if (wk__is_tensor_object(f, self)) return tensor_method(f, self, name, callable, args, count, names, self_is_first);
   const wk__known_call *known = wk__known_method(t, name);
@@ -989,7 +993,8 @@ static bool python_by_code(wk__frame *f, wk__recording *r, PyObject *function, P
                   PyUnicode_CompareWithASCIIString(name, "namedtuple") == 0;
   if (of_class) return wk__class_function_call(f, r, function, callable, args, count, names, out);
   if (PyUnicode_CompareWithASCIIString(name, "_log") != 0)
-    return count == 1 && !names && wk__copy_call(f, r, function, args[0], out);
+    return !names && (count == 1 || (count == 2 && wk__is_plain_value(BINDING, args[0]))) &&
+           wk__copy_call(f, r, function, args[0], out);
   enum { MOST = 8 };
   PyObject *given[1 + MOST];
   Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0), bound = PyMethod_Check(callable);

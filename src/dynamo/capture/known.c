@@ -781,6 +781,8 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
       Py_TYPE(owner) == b->operator_type || Py_TYPE(owner) == *b->overload_type || PyCode_Check(owner) ||
       wk__is_own_proxy(r, owner))
     return PyObject_GetAttr(owner, name);
+  bool dict = Py_TYPE(owner) == &PyODict_Type || wk__is_default_dict(Py_TYPE(owner));
+  if (dict && wk__is_foreign(r, owner)) return attribute_as_usual(f, r, owner, name, PyObject_GetAttr);
   if (wk__is_own_object(r, owner) || wk__is_lock(r, owner)) return PyObject_GetAttr(owner, name);
   bool value = is_named_tuple_of_c(owner) || wk__known_class(Py_TYPE(owner)) == WK__CLASS_VALUE;
   if (value) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
