@@ -962,7 +962,8 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   bool makes_keys = (t == &PySet_Type || t == &PyFrozenSet_Type || t == &PyDict_Type) && count == 1 && !names;
   if (makes_keys) return wk__keys_usable(f, args[0]) ? wk__plain_call(f, callable, args, count, names) : NULL;
   if (made_of_arguments || known || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
-  bool proxy = t == &PyDictProxy_Type && count == 1 && !names && PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0;
+  bool shows = count == 1 && (PyDict_CheckExact(args[0]) || (PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0));
+  bool proxy = t == &PyDictProxy_Type && !names && shows;
   if (proxy) return wk__made_proxy(f, r, args[0]);
   if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
   if (t == *BINDING->parameter_type) return look(f, callable, args, count, names); /* its __new__ is evaluated */

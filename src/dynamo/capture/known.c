@@ -54,7 +54,7 @@ bool wk__is_default_dict(PyTypeObject *t) {
   return wk__type_is_fixed(t) && strcmp(t->tp_name, "collections.defaultdict") == 0;
 }
 
-/* types.MappingProxyType over a dictionary that the region has made; not the one that shows what a class holds. */
+/* types.MappingProxyType over a dictionary, made in the region; not the one that shows what a class holds. */
 bool wk__is_own_proxy(const wk__recording *r, PyObject *o) {
   return Py_TYPE(o) == &PyDictProxy_Type && wk__reg_find(r, o) < 0 && wk__was_made(r, o);
 }
@@ -476,6 +476,8 @@ static PyObject *attribute_of_class(wk__frame *f, wk__recording *r, PyTypeObject
   if (wk__depend_on_type(r, type) < 0) return failed(f, r);
   PyObject *found = PyObject_GetAttr(owner, name);
   if (!found || was_given_up(f, r)) return found;
+  PyObject *of_metaclass = PyType_Check(owner) ? wk__type_attribute(Py_TYPE(owner), name) : NULL;
+  if (of_metaclass && Py_TYPE(of_metaclass) == &PyProperty_Type) return found; /* its getter has been evaluated */
   PyObject *behind = Py_TYPE(owner) == &PySuper_Type ? PyObject_GetAttrString(owner, "__thisclass__") : NULL;
   bool own = wk__is_found_in_made_class(r, type, behind, name);
   Py_XDECREF(behind);

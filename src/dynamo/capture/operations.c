@@ -489,11 +489,24 @@ static PyObject *missing_item(wk__frame *f, wk__recording *r, wk__reg reg, PyObj
   return item;
 }
 
+/* Of values, and classes and functions from outside: equal to another one in each call. */
+static bool is_tuple_of_constants(wk__frame *f, wk__recording *r, PyObject *key) {
+  if (!PyTuple_CheckExact(key) || wk__reg_find(r, key) >= 0) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++) {
+    PyObject *item = PyTuple_GET_ITEM(key, i);
+    if (wk__is_plain_value(BINDING, item) && !wk__is_identity(r, item)) continue;
+    bool constant = (PyType_Check(item) && !wk__is_made_class(r, item)) || PyFunction_Check(item);
+    if (!constant || (PyFunction_Check(item) && !wk__is_foreign(r, item)) || wk__reg_constant(r, item) < 0)
+      return false;
+  }
+  return true;
+}
+
 /* A dict's item that was there before. */
 static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   PyObject *found = PyDict_GetItemWithError(owner, key);
   if (!found && PyErr_Occurred()) return NULL;
-  bool plain = wk__is_plain_value(BINDING, key);
+  bool plain = wk__is_plain_value(BINDING, key) || is_tuple_of_constants(f, r, key);
   wk__reg key_reg = plain ? -1 : wk__reg_find(r, key);
   if (!plain && (key_reg < 0 || !r->registers[key_reg].fixed))
     return wk__refuse(f, "a dict's key that is no plain value");

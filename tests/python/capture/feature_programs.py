@@ -1797,6 +1797,47 @@ def optimizer_scaler(x):
     return [p.detach() for p in m.parameters()]
 
 
+class Tagged(type):
+    @property
+    def tags(cls):
+        return [cls.__name__]
+
+
+class WithTags(metaclass=Tagged):
+    pass
+
+
+TABLE = {(int, "a"): 2, (WithTags, str): 3}
+
+
+@feature
+def class_property_of_a_metaclass(x):
+    tags = WithTags.tags
+    tags.append("more")
+    return x * len(tags) * len(WithTags.tags)
+
+
+@feature
+def dictionary_key_of_classes(x):
+    return x * TABLE[int, "a"] * TABLE[WithTags, str] * (2 if (int, "b") in TABLE else 1)
+
+
+@feature
+def enum_members(x):
+    return x * len(EN.__members__) * len(list(EN)) * (EN.A in EN)
+
+
+@feature
+def proxy_of_a_dictionary_from_outside(x):
+    proxy = types.MappingProxyType(TABLE)
+    return x * len(proxy) * proxy[int, "a"]
+
+
+@feature
+def distribution_divergence(x):
+    return torch.distributions.kl_divergence(torch.distributions.Normal(x, 1.0), torch.distributions.Normal(0.0, 1.0))
+
+
 @feature
 def misc_treemap(x):
     return torch.utils._pytree.tree_map(lambda t: t * 2, (x, [x]))[1][0]
