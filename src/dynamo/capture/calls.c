@@ -6,6 +6,7 @@
 
 #include "autograd/autograd.h"
 #include "compile/control/control.h"
+#include "dynamo/capture/classes.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
@@ -331,6 +332,7 @@ static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, P
   wk__knowledge what = wk__known_function("Tensor", name)->what;
   if (what == WK__KNOWN_RESHAPES) return reshape_in_place(f, self, name, callable, args, count, names, self_is_first);
   if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "Tensor.%s() takes the tensor's value", name);
+  if (!names && given == 1 && strcmp(name, "__deepcopy__") == 0) return wk__tensor_deepcopy_call(f, self);
   if (what == WK__KNOWN_BY_CODE) return wk__tensor_of_data(f, callable, args, count, names, self_is_first);
   if (what != WK__KNOWN_LOOKS) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
   return look(f, callable, args, count, names);
@@ -431,6 +433,9 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   PyObject *result = NULL;
   if (!names &&
       wk__usual_attribute_call(f, r, self, name, callable, args + self_is_first, count - self_is_first, &result))
+    return result;
+  if (!names && count - self_is_first == 1 && strcmp(name, "__reduce_ex__") == 0 &&
+      wk__reduce_call(f, r, self, callable, args, count, &result))
     return result;
   if (wk__is_tensor_object(f, self)) return tensor_method(f, self, name, callable, args, count, names, self_is_first);
   const wk__known_call *known = wk__known_method(t, name);
@@ -664,6 +669,8 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
   bool of_frame = strcmp(name, "locals") == 0 || strcmp(name, "vars") == 0 || strcmp(name, "dir") == 0;
   if (of_frame && !count && !names) return variables_of_frame(f, strcmp(name, "dir") == 0);
   if (strcmp(name, "vars") == 0 && count == 1 && !names) return attribute_named(f, args[0], "__dict__");
+  if (strcmp(name, "__build_class__") == 0)
+    return wk__build_class_call(f, f->session->recording, callable, args, count, names);
   if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
   if (strcmp(name, "iter") == 0 && count == 2) return look(f, callable, args, count, names);
   if (strcmp(name, "next") == 0 && count >= 1) return next_call(f, callable, args, count, names);
@@ -907,8 +914,9 @@ static bool is_value_class(const wk__binding *b, PyTypeObject *t) {
          t == &PyComplex_Type || t == &PyList_Type || t == &PyTuple_Type || t == &PyDict_Type || t == &PySet_Type ||
          t == &PyFrozenSet_Type || t == &PyRange_Type || t == &PySlice_Type || t == &PyEnum_Type || t == &PyZip_Type ||
          t == &PyMap_Type || t == &PyFilter_Type || t == &PyReversed_Type || t == &PyBaseObject_Type ||
-         t == &PySuper_Type || t == &PyProperty_Type || t == b->size_type || t == b->device_type ||
-         t == b->dtype_type || t == b->finfo_type || t == b->iinfo_type || b->is_own_mode(t);
+         t == &PySuper_Type || t == &PyProperty_Type || t == &PyClassMethod_Type || t == &PyStaticMethod_Type ||
+         t == b->size_type || t == b->device_type || t == b->dtype_type || t == b->finfo_type || t == b->iinfo_type ||
+         b->is_own_mode(t);
 }
 
 /* operator.itemgetter and its kind */
@@ -947,6 +955,7 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (t == &PySuper_Type && count == 2 && !names && wk__is_random(args[1]))
     return super_of_random(f, r, callable, args);
   if (t == &PyType_Type && count == 1 && !names) return Py_NewRef((PyObject *)Py_TYPE(args[0]));
+  if (t == &PyType_Type && count == 3 && !names) return wk__new_class(f, r, callable, args, count);
   bool scalar =
       t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type || t == &PyUnicode_Type;
   bool number_of = t == &PyLong_Type || t == &PyFloat_Type || t == &PyComplex_Type;
@@ -981,7 +990,8 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   bool makes_keys = (t == &PySet_Type || t == &PyFrozenSet_Type || t == &PyDict_Type) && count == 1 && !names;
   if (makes_keys) return wk__keys_usable(f, args[0]) ? wk__plain_call(f, callable, args, count, names) : NULL;
   if (made_of_arguments || known || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
-  bool proxy = t == &PyDictProxy_Type && count == 1 && !names && PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0;
+  bool shows = count == 1 && (PyDict_CheckExact(args[0]) || (PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0));
+  bool proxy = t == &PyDictProxy_Type && !names && shows;
   if (proxy) return wk__made_proxy(f, r, args[0]);
   if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
   if (t == *BINDING->parameter_type) return look(f, callable, args, count, names); /* its __new__ is evaluated */
@@ -1007,8 +1017,13 @@ static bool is_disabled(PyObject *function) {
 /* Python functions that calls.c or its neighbours do in their own way. False: it is evaluated after all. */
 static bool python_by_code(wk__frame *f, wk__recording *r, PyObject *function, PyObject *callable,
                            PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **out) {
-  if (PyUnicode_CompareWithASCIIString(((PyFunctionObject *)function)->func_name, "_log") != 0)
-    return count == 1 && !names && wk__copy_call(f, r, function, args[0], out);
+  PyObject *name = ((PyFunctionObject *)function)->func_name;
+  bool of_class = PyUnicode_CompareWithASCIIString(name, "_process_class") == 0 ||
+                  PyUnicode_CompareWithASCIIString(name, "namedtuple") == 0;
+  if (of_class) return wk__class_function_call(f, r, function, callable, args, count, names, out);
+  if (PyUnicode_CompareWithASCIIString(name, "_log") != 0)
+    return !names && (count == 1 || (count == 2 && wk__is_plain_value(BINDING, args[0]))) &&
+           wk__copy_call(f, r, function, args[0], out);
   enum { MOST = 8 };
   PyObject *given[1 + MOST];
   Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0), bound = PyMethod_Check(callable);

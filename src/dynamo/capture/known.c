@@ -3,6 +3,7 @@
  * Tests: tests/python/capture/test_guards.py. */
 #include "dynamo/capture/known.h"
 #include "autograd/autograd.h"
+#include "dynamo/capture/classes.h"
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
@@ -53,7 +54,7 @@ bool wk__is_default_dict(PyTypeObject *t) {
   return wk__type_is_fixed(t) && strcmp(t->tp_name, "collections.defaultdict") == 0;
 }
 
-/* types.MappingProxyType over a dictionary that the region has made; not the one that shows what a class holds. */
+/* types.MappingProxyType over a dictionary, made in the region; not the one that shows what a class holds. */
 bool wk__is_own_proxy(const wk__recording *r, PyObject *o) {
   return Py_TYPE(o) == &PyDictProxy_Type && wk__reg_find(r, o) < 0 && wk__was_made(r, o);
 }
@@ -475,6 +476,12 @@ static PyObject *attribute_of_class(wk__frame *f, wk__recording *r, PyTypeObject
   if (wk__depend_on_type(r, type) < 0) return failed(f, r);
   PyObject *found = PyObject_GetAttr(owner, name);
   if (!found || was_given_up(f, r)) return found;
+  PyObject *of_metaclass = PyType_Check(owner) ? wk__type_attribute(Py_TYPE(owner), name) : NULL;
+  if (of_metaclass && Py_TYPE(of_metaclass) == &PyProperty_Type) return found; /* its getter has been evaluated */
+  PyObject *behind = Py_TYPE(owner) == &PySuper_Type ? PyObject_GetAttrString(owner, "__thisclass__") : NULL;
+  bool own = wk__is_found_in_made_class(r, type, behind, name);
+  Py_XDECREF(behind);
+  if (own) return found;
   if (PyMethod_Check(found)) wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
   return class_value(f, r, found);
 }
@@ -628,7 +635,9 @@ static PyObject *attribute_as_usual(wk__frame *f, wk__recording *r, PyObject *ow
   PyTypeObject *type = Py_TYPE(owner);
   wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
   PyObject *in_class = wk__type_attribute(type, name);
-  if (in_class && wk__is_python_instance(in_class)) wk__reg_constant(r, in_class); /* its __get__ may read of it */
+  bool in_own = in_class && wk__is_found_in_made_class(r, type, NULL, name);
+  if (in_class && !in_own && wk__is_python_instance(in_class))
+    wk__reg_constant(r, in_class); /* its __get__ may read of it */
   if (is_data_descriptor(in_class)) return through_descriptor(f, r, reg, owner, name, in_class, get);
   bool module = PyObject_TypeCheck(owner, b->module_type);
   PyObject *dict = NULL;
@@ -652,7 +661,7 @@ static PyObject *attribute_as_usual(wk__frame *f, wk__recording *r, PyObject *ow
   if (!in_class && reg >= 0 && !module && get == PyObject_GetAttr && attribute_by_c_code(f, owner, name, &found))
     return found;
   found = get(owner, name);
-  if (!found || was_given_up(f, r)) return found;
+  if (!found || was_given_up(f, r) || in_own) return found;
   if (PyMethod_Check(found)) {
     wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
     return found;
@@ -774,6 +783,8 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
       Py_TYPE(owner) == b->operator_type || Py_TYPE(owner) == *b->overload_type || PyCode_Check(owner) ||
       wk__is_own_proxy(r, owner))
     return PyObject_GetAttr(owner, name);
+  bool dict = Py_TYPE(owner) == &PyODict_Type || wk__is_default_dict(Py_TYPE(owner));
+  if (dict && wk__is_foreign(r, owner)) return attribute_as_usual(f, r, owner, name, PyObject_GetAttr);
   if (wk__is_own_object(r, owner) || wk__is_lock(r, owner)) return PyObject_GetAttr(owner, name);
   bool value = is_named_tuple_of_c(owner) || wk__known_class(Py_TYPE(owner)) == WK__CLASS_VALUE;
   if (value) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
@@ -837,7 +848,8 @@ static PyObject *forward_of_made(wk__frame *f, wk__recording *r, PyObject *modul
   Py_XDECREF(name);
   if (!dict || !forward || !PyFunction_Check(forward) || !no_hooks_of_all(f, r))
     return wk__refuse(f, "a module made in the region whose call does more than its forward");
-  if (wk__depend_on_type(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0)
+  bool known = wk__is_made_class(r, (PyObject *)Py_TYPE(module)) && wk__was_made(r, forward);
+  if (!known && (wk__depend_on_type(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0))
     return wk__refuse(f, "%s", r->failed);
   return forward;
 }

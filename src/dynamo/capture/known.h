@@ -77,6 +77,10 @@ PyObject *wk__warn_call(wk__frame *f, wk__recording *r, PyObject *callable, PyOb
  * do not do themselves. *out: the result; false: it is another method. */
 bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                               PyObject *const *args, Py_ssize_t count, PyObject **out);
+/* __reduce_ex__ of a set or dictionary, object's of an instance of a Python class or a module: what it holds becomes
+ * known. False: it is another method. */
+bool wk__reduce_call(wk__frame *f, wk__recording *r, PyObject *self, PyObject *callable, PyObject *const *args,
+                     Py_ssize_t count, PyObject **out);
 PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
                              bool of_instance);  // -> new
 /* sys.exc_info() and sys.exception(), where nothing is being handled. */
@@ -115,6 +119,7 @@ PyObject *wk__tensor_of_data(wk__frame *f, PyObject *callable, PyObject *const *
 PyObject *wk__as_tensor_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                              PyObject *names);                                                             // -> new
 PyObject *wk__new_tensor_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count);  // -> new
+PyObject *wk__tensor_deepcopy_call(wk__frame *f, PyObject *self);                                          // -> new
 /* ---- clocks.c ---- */
 PyObject *wk__clock_call(wk__frame *f, wk__recording *r, PyObject *clock, PyObject *const *args, Py_ssize_t count,
                          PyObject *names);  // -> new

@@ -28,6 +28,45 @@ bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, co
   return true;
 }
 
+/* The class is told once which slots it has, by Python code that C code calls: it stays there, and is no part of the
+ * region. */
+static void know_slots(wk__frame *f, PyTypeObject *type) {
+  wk__suspension suspension;
+  wk__session_suspend(f->session, false, &suspension);
+  PyObject *module = PyImport_ImportModule("copyreg");
+  PyObject *names = module ? PyObject_CallMethod(module, "_slotnames", "O", type) : NULL;
+  wk__session_resume(f->session, &suspension);
+  PyErr_Clear(); /* asked again by whoever needs it */
+  Py_XDECREF(names);
+  Py_XDECREF(module);
+}
+
+bool wk__reduce_call(wk__frame *f, wk__recording *r, PyObject *self, PyObject *callable, PyObject *const *args,
+                     Py_ssize_t count, PyObject **out) {
+  PyTypeObject *t = Py_TYPE(self);
+  bool module = PyObject_TypeCheck(self, BINDING->module_type);
+  if (t == &PySet_Type || t == &PyFrozenSet_Type || t == &PyODict_Type || wk__is_default_dict(t)) {
+    if (!wk__usable(f, self)) return true;
+    wk__suspension suspension; /* Python code is asked for slots, which such classes have not */
+    wk__session_suspend(f->session, false, &suspension);
+    *out = PyObject_Vectorcall(callable, args, (size_t)count, NULL);
+    wk__session_resume(f->session, &suspension);
+    return true;
+  }
+  if (!module && !wk__is_python_instance(self)) return false;
+  PyObject *name = PyUnicode_InternFromString("__reduce_ex__");
+  bool usual = name && wk__type_attribute(Py_TYPE(self), name) == wk__type_attribute(&PyBaseObject_Type, name);
+  Py_XDECREF(name);
+  PyObject **dict = wk__instance_dict_place(self);
+  bool whole = usual && dict && *dict && !PyTuple_Check(self) && !PyList_Check(self) && !PyDict_Check(self);
+  if (!whole || Py_TYPE(self)->tp_itemsize) return false;
+  know_slots(f, Py_TYPE(self));
+  wk__reg reg = wk__is_foreign(r, self) ? wk__reg_find(r, self) : -1;
+  bool known = wk__depend_on_type(r, Py_TYPE(self)) == 0 && (reg < 0 || wk__instance_dict(f, r, reg, self) >= 0);
+  *out = known ? wk__plain_call(f, callable, args, count, NULL) : wk__refuse(f, "%s", r->failed);
+  return true;
+}
+
 /* ABCMeta's isinstance() and issubclass(). A class that derives is one for as long as the classes stay what they are;
  * every other answer may change with register(), and is asked for again in front of each replay. */
 PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,

@@ -114,20 +114,28 @@ int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value) {
 /* The names of a module's code are those of its dictionary. */
 static bool is_of_module(const wk__frame *f) { return wk__frame_locals(f) == wk__frame_globals(f); }
 
+/* Those of a class body are its namespace's, which the region has made. */
+static bool has_own_names(const wk__frame *f, const wk__recording *r) {
+  PyObject *names = wk__frame_locals(f);
+  return names && PyDict_CheckExact(names) && wk__reg_find(r, names) < 0;
+}
+
 PyObject *wk__op_name(wk__frame *f, PyObject *name) {
   RECORDING(wk__plain_name(f, name));
-  (void)r;
-  return is_of_module(f) ? wk__op_global(f, name) : wk__refuse(f, "a name of a class body");
+  if (is_of_module(f)) return wk__op_global(f, name);
+  if (!has_own_names(f, r)) return wk__refuse(f, "a name of a class body");
+  PyObject *found = PyDict_GetItemWithError(wk__frame_locals(f), name);
+  return found || PyErr_Occurred() ? Py_XNewRef(found) : wk__op_global(f, name);
 }
 int wk__op_set_name(wk__frame *f, PyObject *name, PyObject *value) {
   RECORDING(wk__plain_set_name(f, name, value));
-  (void)r;
-  return is_of_module(f) ? wk__op_set_global(f, name, value) : refused(f, "a name of a class body");
+  if (is_of_module(f)) return wk__op_set_global(f, name, value);
+  return has_own_names(f, r) ? wk__plain_set_name(f, name, value) : refused(f, "a name of a class body");
 }
 int wk__op_setup_annotations(wk__frame *f) {
   RECORDING(wk__plain_setup_annotations(f));
-  (void)r;
-  return refused(f, "annotations of a class body or module");
+  bool own = !is_of_module(f) && has_own_names(f, r);
+  return own ? wk__plain_setup_annotations(f) : refused(f, "annotations of a module");
 }
 int wk__op_print(wk__frame *f, PyObject *value) {
   RECORDING(wk__plain_print(f, value));
@@ -199,8 +207,10 @@ int wk__op_set_cell(wk__frame *f, PyObject *cell, PyObject *value) {
 
 PyObject *wk__op_class_cell(wk__frame *f, PyObject *cell, int slot) {
   RECORDING(wk__plain_class_cell(f, cell, slot));
-  (void)r;
-  return wk__refuse(f, "a name of a class body");
+  if (!has_own_names(f, r)) return wk__refuse(f, "a name of a class body");
+  PyObject *name = PyTuple_GET_ITEM(f->code->co_localsplusnames, slot);
+  PyObject *found = PyDict_GetItemWithError(wk__frame_locals(f), name);
+  return found || PyErr_Occurred() ? Py_XNewRef(found) : wk__op_cell(f, cell, slot);
 }
 
 /* ---- imports ---- */
@@ -438,6 +448,7 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   bool module = PyObject_TypeCheck(owner, BINDING->module_type);
   if (wk__is_own_context(f, owner)) return set_attribute_of_context(f, r, owner, name, value);
   if (wk__is_own_object(r, owner)) return wk__plain_set_attr(f, owner, name, value);
+  if (wk__is_made_class(r, owner)) return wk__plain_set_attr(f, owner, name, value);
   if (PyModule_CheckExact(owner) && value) return set_in_module(f, r, PyModule_GetDict(owner), name, value);
   bool of_c = wk__is_thread_local(r, owner) || (wk__is_foreign(r, owner) && wk__is_random(owner));
   if (of_c && value) return set_of_c_object(f, r, owner, name, value);
@@ -478,11 +489,24 @@ static PyObject *missing_item(wk__frame *f, wk__recording *r, wk__reg reg, PyObj
   return item;
 }
 
+/* Of values, and classes and functions from outside: equal to another one in each call. */
+static bool is_tuple_of_constants(wk__frame *f, wk__recording *r, PyObject *key) {
+  if (!PyTuple_CheckExact(key) || wk__reg_find(r, key) >= 0) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++) {
+    PyObject *item = PyTuple_GET_ITEM(key, i);
+    if (wk__is_plain_value(BINDING, item) && !wk__is_identity(r, item)) continue;
+    bool constant = (PyType_Check(item) && !wk__is_made_class(r, item)) || PyFunction_Check(item);
+    if (!constant || (PyFunction_Check(item) && !wk__is_foreign(r, item)) || wk__reg_constant(r, item) < 0)
+      return false;
+  }
+  return true;
+}
+
 /* A dict's item that was there before. */
 static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   PyObject *found = PyDict_GetItemWithError(owner, key);
   if (!found && PyErr_Occurred()) return NULL;
-  bool plain = wk__is_plain_value(BINDING, key);
+  bool plain = wk__is_plain_value(BINDING, key) || is_tuple_of_constants(f, r, key);
   wk__reg key_reg = plain ? -1 : wk__reg_find(r, key);
   if (!plain && (key_reg < 0 || !r->registers[key_reg].fixed))
     return wk__refuse(f, "a dict's key that is no plain value");
@@ -847,5 +871,5 @@ PyObject *wk__op_make_function(wk__frame *f, PyObject *code, PyObject *defaults,
 PyObject *wk__op_build_class(wk__frame *f) {
   RECORDING(wk__plain_build_class(f));
   (void)r;
-  return wk__refuse(f, "a class is made");
+  return wk__plain_build_class(f);
 }

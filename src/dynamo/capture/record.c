@@ -18,6 +18,19 @@ static void let_go(PyObject **place, bool borrowed) {
   if (!borrowed) wk__bury(object);
 }
 
+void wk__keep_alive(wk__recording *r, PyObject *object) {
+  if (wk__grow(&r->kept, &r->kept_capacity, r->kept_count + 1, sizeof *r->kept) == WK_OK)
+    r->kept[r->kept_count++] = Py_NewRef(object);
+  else
+    wk__record_no_memory(r);
+}
+
+void wk__let_kept_go(wk__recording *r) {
+  wk__map_release(&r->made_classes);
+  for (int64_t i = 0; i < r->kept_count; i++) WK__BURY(r->kept[i]);
+  r->kept_count = 0;
+}
+
 void wk__recording_empty(wk__recording *r) {
   for (int64_t i = 0; i < r->register_count; i++) {
     let_go(&r->registers[i].object, r->registers[i].borrowed);
@@ -27,6 +40,7 @@ void wk__recording_empty(wk__recording *r) {
   for (int64_t i = 0; i < r->read_count; i++) let_go(&r->reads[i].object, r->reads[i].borrowed);
   for (int64_t i = 0; i < r->step_count; i++) let_go(&r->steps[i].object, false);
   wk__forget_identities(r);
+  wk__let_kept_go(r);
   for (int64_t i = 0; i < r->versioned_count; i++)
     let_go(&r->versioned[i], r->versioned_borrowed && r->versioned_borrowed[i]);
 }
@@ -44,6 +58,7 @@ void wk__recording_release(wk__recording *r) {
   wk__free(r->numbers);
   wk__free(r->symbols);
   wk__free(r->identities);
+  wk__free(r->kept);
   wk__map_release(&r->expressions);
   wk__map_release(&r->functions);
   wk__map_release(&r->fresh);
@@ -83,6 +98,10 @@ wk__reg wk__new_register(wk__recording *r, wk__reg_kind kind, PyObject *object, 
 
 wk__reg wk__reg_constant(wk__recording *r, PyObject *object) {
   wk__reg known = wk__reg_find(r, object);
+  if (known < 0 && WK_UNLIKELY(wk__is_made_class(r, object))) {
+    wk__record_failed(r, "a class that the region has made is seen outside");
+    return -1;
+  }
   if (known < 0) return wk__new_register(r, WK__REG_CONSTANT, object, true);
   /* What was read from outside has turned out to be this very object. */
   if (r->registers[known].kind == WK__REG_READ && !r->registers[known].fixed)

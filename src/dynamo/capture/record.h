@@ -197,6 +197,9 @@ typedef struct wk__recording {
   int draws;            /* so many */
   bool seeded;          /* its generator has been seeded */
   int clocks;           /* how often clocks were asked */
+  wk__map made_classes; /* classes that the region has made -> themselves */
+  PyObject **kept;      /* (kept_count) owned: what the region has made, and is known by its address */
+  int64_t kept_count, kept_capacity;
   wk__identity *identities; /* (identity_count) of what the region has made */
   int64_t identity_count, identity_capacity;
   wk__map identity_numbers; /* number -> place in identities, + 1 */

@@ -12,6 +12,11 @@ static inline int wk__record_no_memory(wk__recording *r) {
 wk__reg wk__new_register(wk__recording *r, wk__reg_kind kind, PyObject *object, bool fixed);
 wk__read *wk__add_read(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object); /* NULL: failed */
 
+/* It lives as long as the recording. (record.c) */
+void wk__keep_alive(wk__recording *r, PyObject *object);
+void wk__let_kept_go(wk__recording *r);
+/* ---- classes.c ---- */
+bool wk__is_made_class(const wk__recording *r, PyObject *object);
 /* ---- identities.c ---- */
 bool wk__is_identity(const wk__recording *r,
                      PyObject *object); /* a number that id() or hash() has given of a made object */

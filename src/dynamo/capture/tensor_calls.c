@@ -1,7 +1,9 @@
 /* Tensors that are made in a region of Python data, of sizes, or of another tensor.
  * In: a call of tensor(), as_tensor(), Tensor() or new_tensor(). Out: what the graph has in its place. Tests:
  * tests/python/capture/test_known_calls.py, test_features.py. */
+#include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
+#include "dynamo/cpython/objects.h"
 
 #define BINDING (f->session->binding)
 
@@ -69,4 +71,31 @@ PyObject *wk__new_tensor_call(wk__frame *f, PyObject *callable, PyObject *const 
   Py_XDECREF(empty);
   Py_XDECREF(zero);
   return made;
+}
+
+/* ==================================================== deep copies ================================================= */
+
+/* x.__deepcopy__(memo) of a leaf that has all of its memory to itself, without a gradient and attributes: a clone that
+ * is a leaf. Tensors over one memory would have to stay so in their copies. */
+PyObject *wk__tensor_deepcopy_call(wk__frame *f, PyObject *self) {
+  wk_tensor *t = BINDING->tensor_of(self);
+  PyObject **dict = wk__instance_dict_place(self), *grad = BINDING->grad_of(self);
+  bool leaf = Py_TYPE(self) == BINDING->tensor_type && !t->base && !wk__grad_fn(t) && !grad;
+  bool whole = leaf && t->storage && wk_int_is_known(t->offset) && !t->offset.bits && wk__non_overlapping_and_dense(t);
+  if (whole && !t->storage->trace) whole = t->storage->bytes == wk__numel(t) * (int64_t)wk__itemsize(t);
+  Py_XDECREF(grad);
+  if (!whole || (dict && *dict && PyDict_GET_SIZE(*dict))) return wk__refuse(f, "a deep copy of such a tensor");
+  if (atomic_load(&t->storage->references) > 1) return wk__refuse(f, "a deep copy of one of tensors over one memory");
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t}, {0}}, result = {0};
+  bool before = wk_set_grad_enabled(false);
+  wk_status status = wk_call(WK__OP(clone), args, NULL, &result);
+  wk_set_grad_enabled(before);
+  if (status != WK_OK) return BINDING->raise(BINDING->state);
+  PyObject *copy = BINDING->wrap(BINDING->state, result.tensor);
+  bool needs = t->keys & WK__KEY_AUTOGRAD;
+  if (copy && needs && !wk__set_requires_grad(f, copy, true)) {
+    Py_DECREF(copy);
+    return wk__refuse(f, "a deep copy of such a tensor");
+  }
+  return copy;
 }

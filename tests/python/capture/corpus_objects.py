@@ -411,7 +411,7 @@ def class_attribute_counts(x):
     return x * Counter().number
 
 
-@case(captures=5, breaks=2, again=False)
+@case
 def class_in_function(x):
     class Inner:
         k = 3

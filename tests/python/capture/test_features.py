@@ -45,6 +45,7 @@ import warnings
 
 import numpy as np
 import pytest
+import feature_programs
 
 import wick as torch
 import wick.nn as nn
@@ -2172,7 +2173,7 @@ def seed():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("function", FEATURES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", FEATURES + feature_programs.FEATURES, ids=lambda f: f.__name__)
 def test_a_feature(function):
     captured = torch.compile(function, fullgraph=True)
     for turn in range(3):

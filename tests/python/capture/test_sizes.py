@@ -1237,7 +1237,7 @@ def test_sizes_that_c_code_hands_on_stay_symbols():
         lambda shape: [sum(list(map(lambda n: n, shape[:1]))), 4],
         lambda shape: [functools.reduce(lambda a, b: a * b, shape) // 4, 4],
         lambda shape: [functools.reduce(operator.mul, shape) // 4, 4],
-        lambda shape: [n for n, _ in zip(shape, map(lambda n: n, shape))],
+        lambda shape: [n for n, _ in zip(shape, map(lambda n: n, shape), strict=True)],
         lambda shape: [n for _, n in enumerate(shape)],
     ]
     for way in ways:

@@ -1,0 +1,111 @@
+/* Classes that a region makes: class statements, type(), namedtuple() and dataclasses inside a captured function.
+ *
+ * The body is evaluated as any code, with the names of its namespace, which is the region's own. The class lives as
+ * long as the segment: a replay makes none. So neither the class nor an instance may be seen outside; where one is, the
+ * segment is not kept.
+ *
+ * In: a call that makes a class. Out: the class, known to be the region's own, with what its bases are as guards.
+ * Tests: tests/python/capture/test_classes.py. */
+#include "dynamo/capture/classes.h"
+
+#include "dynamo/capture/record_parts.h"
+#include "dynamo/cpython/objects.h"
+
+#define BINDING (f->session->binding)
+
+static uint64_t key_of(const void *p) { return (uint64_t)(uintptr_t)p; }
+
+bool wk__is_made_class(const wk__recording *r, PyObject *o) {
+  return r->made_classes.count && wk__map_get(&r->made_classes, key_of(o));
+}
+
+/* It is not looked at by its version: what is found in it is the region's own, or its bases'. */
+static bool note(wk__frame *f, wk__recording *r, PyObject *class) {
+  PyObject *mro = ((PyTypeObject *)class)->tp_mro;
+  for (Py_ssize_t i = 1; mro && i < PyTuple_GET_SIZE(mro); i++) {
+    PyObject *base = PyTuple_GET_ITEM(mro, i);
+    if (!wk__is_made_class(r, base) && wk__depend_on_type(r, (PyTypeObject *)base) < 0) return false;
+  }
+  if (wk__map_set(&r->made_classes, key_of(class), class) != WK_OK) return wk__refuse(f, "out of memory"), false;
+  wk__note_made(r, class);
+  wk__keep_alive(r, class);
+  return true;
+}
+
+static PyObject *noted(wk__frame *f, wk__recording *r, PyObject *made) {
+  bool class = made && wk__recording_of(f) == r && PyType_Check(made) && !wk__is_made_class(r, made);
+  if (class && !note(f, r, made)) wk__record_failed(r, "a class that cannot be noted");
+  return made;
+}
+
+/* Its code is given the class while nothing is known of it. */
+static bool has_code_for_subclasses(PyObject *base) {
+  PyObject *name = PyUnicode_InternFromString("__init_subclass__");
+  PyObject *found = name ? wk__type_attribute((PyTypeObject *)base, name) : NULL;
+  Py_XDECREF(name);
+  return !found || Py_TYPE(found) != &PyClassMethodDescr_Type; /* C code's: object's, a module's */
+}
+
+/* What classes with names for their items are derived from: its metaclass ends in namedtuple(). */
+static bool is_named_tuple_base(PyObject *o) {
+  if (!PyFunction_Check(o)) return false;
+  PyObject *module = ((PyFunctionObject *)o)->func_module;
+  return module && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "typing") == 0 &&
+         PyUnicode_CompareWithASCIIString(((PyFunctionObject *)o)->func_name, "NamedTuple") == 0;
+}
+
+static bool bases_allowed(wk__frame *f, PyObject *const *bases, Py_ssize_t count) {
+  for (Py_ssize_t i = 0; i < count; i++) {
+    if (count == 1 && is_named_tuple_base(bases[i])) return true;
+    if (!PyType_Check(bases[i])) return wk__refuse(f, "a class of a base that is no class"), false;
+    if (Py_TYPE(bases[i]) != &PyType_Type) return wk__refuse(f, "a class with a metaclass is made"), false;
+    if (has_code_for_subclasses(bases[i])) return wk__refuse(f, "a class is made of one with __init_subclass__"), false;
+  }
+  return true;
+}
+
+PyObject *wk__build_class_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
+                               Py_ssize_t count, PyObject *names) {
+  if (names || count < 2 || !PyFunction_Check(args[0])) return wk__refuse(f, "a class is made in another way");
+  if (!bases_allowed(f, args + 2, count - 2)) return NULL;
+  return noted(f, r, wk__plain_call(f, callable, args, count, NULL));
+}
+
+PyObject *wk__new_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count) {
+  bool plain = count == 3 && PyTuple_CheckExact(args[1]) && PyDict_CheckExact(args[2]) && wk__passed_on(f, args[2]);
+  if (!plain || !bases_allowed(f, &PyTuple_GET_ITEM(args[1], 0), PyTuple_GET_SIZE(args[1])))
+    return f->session->reason[0] ? NULL : wk__refuse(f, "a new type");
+  return noted(f, r, wk__plain_call(f, callable, args, count, NULL));
+}
+
+/* Functions of the library that write code for a class: they look at nothing else. */
+bool wk__class_function_call(wk__frame *f, wk__recording *r, PyObject *function, PyObject *callable,
+                             PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **out) {
+  bool dataclass = PyUnicode_CompareWithASCIIString(((PyFunctionObject *)function)->func_name, "_process_class") == 0;
+  if (dataclass && (!count || !wk__is_made_class(r, args[0]))) return false;
+  for (Py_ssize_t i = dataclass; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
+    if (!wk__usable(f, args[i])) return true;
+  wk__suspension suspension;
+  wk__session_suspend(f->session, true, &suspension);
+  *out = PyObject_Vectorcall(callable, args, (size_t)count, names);
+  wk__session_resume(f->session, &suspension);
+  *out = noted(f, r, *out);
+  return true;
+}
+
+/* The class that has the name, from `first` on in the order of lookup, is the region's own. */
+bool wk__is_found_in_made_class(const wk__recording *r, PyTypeObject *type, PyObject *first, PyObject *name) {
+  if (!wk__is_made_class(r, (PyObject *)type) || !type->tp_mro) return false;
+  bool behind = first == NULL;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); i++) {
+    PyObject *class = PyTuple_GET_ITEM(type->tp_mro, i);
+    if (!behind) {
+      behind = class == first;
+      continue;
+    }
+    int has = PyDict_Contains(wk__type_dict((PyTypeObject *)class), name);
+    if (has < 0) PyErr_Clear();
+    if (has > 0) return wk__is_made_class(r, class);
+  }
+  return false;
+}
