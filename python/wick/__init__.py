@@ -83,6 +83,7 @@ _LAZY = {
     "pca_lowrank": "_lowrank",
     "lobpcg": "_lobpcg",
     "compile": "compiler",
+    "optimize": "_optimize",
     "vmap": "_functorch.apis",
     "ops": "_ops",
     **dict.fromkeys(("SymInt", "SymFloat", "SymBool"), "_symint"),

@@ -174,6 +174,7 @@ static float promised_blocks(const wk__packed_weight *w, int64_t row, const floa
 static uint8_t *random_blocks(wk__quant_format format, int64_t count) {
   int size = wk__block_sizes[format].bytes;
   uint8_t *data = random_bytes(count * size);
+  for (int64_t i = 1; format == WK__QUANT_BF16 && i < count * size; i += 2) data[i] = 0x3c | (data[i] & 0x83);
   for (int64_t b = 0; b < count; b++)
     for (int h = 0; h < 2; h++) {
       uint16_t half = wk__f32_to_f16((float)(random_bits() % 64) / 512);

@@ -56,7 +56,7 @@ def test_compiled_gives_the_same_bits(name):
         assert all(wick.equal(compiled(x), wanted) for _ in range(3))
 
 
-FORMATS = {"int8": 0, "int4": 0, "q4_0": 18, "q8_0": 34, "q4_k": 144, "q5_k": 176, "q6_k": 210}
+FORMATS = {"int8": 0, "int4": 0, "q4_0": 18, "q8_0": 34, "q4_k": 144, "q5_k": 176, "q6_k": 210, "bf16": 64}
 
 
 def a_weight(format, n=48, k=512):
@@ -67,6 +67,8 @@ def a_weight(format, n=48, k=512):
     if format == "int4":
         q = wick.randint(0, 16, (n, k), dtype=wick.int32)
         return _C._convert_weight_to_int4pack_for_cpu(q, 1), wick.rand(k // 64, n, 2), 64
+    if format == "bf16":
+        return wick.randn(n, k).bfloat16().view(wick.uint8), None, 0
     elements = 32 if format in ("q4_0", "q8_0") else 256
     blocks = wick.randint(0, 256, (n, k // elements, FORMATS[format]), dtype=wick.uint8)
     halves = wick.rand(n, k // elements, 2).mul(0.1).half().view(wick.uint8)

@@ -99,7 +99,7 @@ static wk_status int8_linear(wk__call *c) {
 static wk__quant_format format_of(const char *name) {
   static const char *const names[WK__QUANT_FORMATS] = {
       [WK__QUANT_INT8] = "int8", [WK__QUANT_INT4] = "int4", [WK__QUANT_Q4_0] = "q4_0", [WK__QUANT_Q8_0] = "q8_0",
-      [WK__QUANT_Q4_K] = "q4_k", [WK__QUANT_Q5_K] = "q5_k", [WK__QUANT_Q6_K] = "q6_k"};
+      [WK__QUANT_Q4_K] = "q4_k", [WK__QUANT_Q5_K] = "q5_k", [WK__QUANT_Q6_K] = "q6_k", [WK__QUANT_BF16] = "bf16"};
   int f = 0;
   while (f < WK__QUANT_FORMATS - 1 && strcmp(names[f], name) != 0) f++; /* the shape rule has found it */
   return (wk__quant_format)f;

@@ -56,6 +56,7 @@ typedef enum wk__quant_format {
   WK__QUANT_Q4_K,
   WK__QUANT_Q5_K,
   WK__QUANT_Q6_K,
+  WK__QUANT_BF16, /* of GGUF too, where it has no blocks: 32 neighbours are one here */
   WK__QUANT_FORMATS
 } wk__quant_format;
 

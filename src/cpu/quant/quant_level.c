@@ -360,10 +360,19 @@ static void decode_q6_k(const void *restrict block, float *restrict out) {
     }
 }
 
+/* The upper halves of floats */
+static void decode_bf16(const void *restrict block, float *restrict out) {
+  uint16_t halves[32];
+  uint32_t bits[32];
+  memcpy(halves, block, sizeof halves);
+  for (int j = 0; j < 32; j++) bits[j] = (uint32_t)halves[j] << 16;
+  memcpy(out, bits, sizeof bits);
+}
+
 #define DECODERS                                                                                    \
   {                                                                                                 \
     [WK__QUANT_Q4_0] = decode_q4_0, [WK__QUANT_Q8_0] = decode_q8_0, [WK__QUANT_Q4_K] = decode_q4_k, \
-    [WK__QUANT_Q5_K] = decode_q5_k, [WK__QUANT_Q6_K] = decode_q6_k                                  \
+    [WK__QUANT_Q5_K] = decode_q5_k, [WK__QUANT_Q6_K] = decode_q6_k, [WK__QUANT_BF16] = decode_bf16  \
   }
 
 /* One block, decoded, and a row of A that is multiplied with it. Blocks are of 32 elements or a multiple: a lane's

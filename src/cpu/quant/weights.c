@@ -12,7 +12,7 @@ enum { TASK_BYTES = 32 << 10 /* of the weight */ };
 
 const wk__block_size wk__block_sizes[WK__QUANT_FORMATS] = {
     [WK__QUANT_Q4_0] = {32, 18},   [WK__QUANT_Q8_0] = {32, 34},   [WK__QUANT_Q4_K] = {256, 144},
-    [WK__QUANT_Q5_K] = {256, 176}, [WK__QUANT_Q6_K] = {256, 210},
+    [WK__QUANT_Q5_K] = {256, 176}, [WK__QUANT_Q6_K] = {256, 210}, [WK__QUANT_BF16] = {32, 64},
 };
 
 /* ---- addresses ---- */

@@ -327,8 +327,8 @@ static bool find_block(const char *format, block *out) {
   static const struct {
     const char *name;
     block of;
-  } formats[] = {{"int8", {1, 1}},     {"int4", {2, 1}},     {"q4_0", {32, 18}},  {"q8_0", {32, 34}},
-                 {"q4_k", {256, 144}}, {"q5_k", {256, 176}}, {"q6_k", {256, 210}}};
+  } formats[] = {{"int8", {1, 1}},     {"int4", {2, 1}},     {"q4_0", {32, 18}},   {"q8_0", {32, 34}},
+                 {"q4_k", {256, 144}}, {"q5_k", {256, 176}}, {"q6_k", {256, 210}}, {"bf16", {32, 64}}};
   for (size_t i = 0; i < WK_COUNT(formats); i++)
     if (strcmp(format, formats[i].name) == 0) {
       *out = formats[i].of;

@@ -56,6 +56,9 @@ class QuantizedLinear(Module):
     @classmethod
     def from_float(cls, module, format="int8", group_size=128):
         """Of an nn.Linear."""
+        if format == "bf16":
+            weight = module.weight.detach().to(_C.bfloat16).contiguous().view(_C.uint8)
+            return cls(module.in_features, module.out_features, weight, None, module.bias, format)
         if format == "int8":
             return cls(module.in_features, module.out_features, *int8_channels(module.weight), module.bias)
         packed, pairs = int4_groups(module.weight, group_size)
