@@ -2,6 +2,7 @@
 
 `torch` is a module of its own, whose own names are torch's; torch.nn and all below are the very modules of wick. What is
 asked about torch without importing it (importlib.util.find_spec, importlib.metadata.version) is answered as well.
+`import triton` gives wick.tiles then (tiles/_as_triton.py).
 """
 
 import importlib
@@ -172,7 +173,10 @@ def install():
 
 
 def _install():
+    from .tiles._as_triton import install as install_triton
+
     sys.meta_path.insert(0, _Finder)
+    install_triton()
     if "multiprocessing.spawn" in sys.modules:
         _serve_spawned(sys.modules["multiprocessing.spawn"])
 

@@ -35,7 +35,8 @@ static int emit_range(tile_writer *w, const wk__tile_instr *i, int at) {
 }
 
 static int emit_offset(tile_writer *w, const wk__tile_instr *i, int at) {
-  int count = registers_of(&w->layouts[at]), out = new_registers(w, CLASS_D, count), size = wk__dtypes[i->type.dtype].size;
+  int count = registers_of(&w->layouts[at]), out = new_registers(w, CLASS_D, count),
+      size = wk__dtypes[i->type.dtype].size;
   int pointer = base_of(w, i->operands[0], at), index = base_of(w, i->operands[1], at);
   const wk__tile_type *t = type_at(w, i->operands[1]);
   for (int r = 0; r < count; r++) {
@@ -45,7 +46,8 @@ static int emit_offset(tile_writer *w, const wk__tile_instr *i, int at) {
     else if (class_of(t) == CLASS_D)
       SAY("mul.lo.s64 %%d%d, %%d%d, %d", by, index + r, size);
     else
-      SAY("mul.wide.%c32 %%d%d, %%r%d, %d", wk__dtype_is_unsigned(t->dtype) && wk__dtypes[t->dtype].size == 4 ? 'u' : 's', by, index + r, size);
+      SAY("mul.wide.%c32 %%d%d, %%r%d, %d",
+          wk__dtype_is_unsigned(t->dtype) && wk__dtypes[t->dtype].size == 4 ? 'u' : 's', by, index + r, size);
     SAY("add.s64 %%d%d, %%d%d, %%d%d", out + r, pointer + r, by);
   }
   return out;
@@ -125,28 +127,50 @@ static variant *variant_of(tile_writer *w, wk__tile v, int at) {
   return NULL;
 }
 
-/* The other layouts of a value that is there in its own. */
-static void make_others(tile_writer *w, wk__tile v) {
-  const wk__tile_type *t = type_at(w, v);
-  for (int n = 0; n < w->variant_count[v]; n++) {
-    variant *x = &w->variants[v][n];
-    if (x->made) continue;
-    x->base = new_registers(w, class_of(t), registers_of(&w->layouts[x->layout]));
-    convert(w, t, w->own[v], value_in(w, v, w->own[v]), x->layout, x->base);
-    x->made = true;
+static bool is_made_again(const tile_writer *w, wk__tile v) {
+  int op = instr_at(w, v)->op;
+  return w->free[v] || op == WK__TILE_view || op == WK__TILE_broadcast || op == WK__TILE_permute;
+}
+
+/* The other layouts of a value that is there in its own, or of several: 0 is none. */
+static void make_others(tile_writer *w, const wk__tile *values, int count) {
+  change changes[MAX_CHANGES];
+  int n = 0;
+  for (int i = 0; i < count; i++) {
+    wk__tile v = values[i];
+    if (!v || is_made_again(w, v) || !variant_of(w, v, w->own[v]) || !variant_of(w, v, w->own[v])->made) continue;
+    for (int m = 0; m < w->variant_count[v]; m++) {
+      variant *x = &w->variants[v][m];
+      if (x->made || n == MAX_CHANGES) continue;
+      x->base = new_registers(w, class_of(type_at(w, v)), registers_of(&w->layouts[x->layout]));
+      x->made = true;
+      changes[n++] = (change){type_at(w, v), w->own[v], value_in(w, v, w->own[v]), x->layout, x->base};
+    }
   }
+  if (n) convert(w, changes, n);
+}
+
+/* A load whose first reader stands in the same region waits with its other layouts for that: loads that follow are
+ * under way then, and two operands of a product share their barriers. */
+static bool can_wait(const tile_writer *w, wk__tile v) {
+  if (instr_at(w, v)->op != WK__TILE_load) return false;
+  for (wk__tile u = v + 1; u < w->k->count; u++) {
+    const wk__tile_instr *i = instr_at(w, u);
+    for (int o = 0; o < 4; o++)
+      if (i->operands[o] == v) return i->op == WK__TILE_dot;
+    if (wk__tile_ops[i->op].op_class == WK__TILE_REGION) return false;
+  }
+  return false;
 }
 
 static void make(tile_writer *w, wk__tile v) {
-  const wk__tile_instr *i = instr_at(w, v);
-  bool again = w->free[v] || i->op == WK__TILE_view || i->op == WK__TILE_broadcast || i->op == WK__TILE_permute;
   for (int n = 0; n < w->variant_count[v]; n++) {
     variant *x = &w->variants[v][n];
-    if (!again && x->layout != w->own[v]) continue;
+    if (!is_made_again(w, v) && x->layout != w->own[v]) continue;
     x->base = emit_value(w, v, x->layout);
     x->made = true;
   }
-  if (!again) make_others(w, v);
+  if (!can_wait(w, v)) make_others(w, &v, 1);
 }
 
 /* ---- regions ---- */
@@ -174,7 +198,7 @@ static void make_carries(tile_writer *w, wk__tile begin) {
   for (wk__tile v = begin - 1; v > 0 && instr_at(w, v)->op == WK__TILE_carry; v--) {
     for (int n = 0; n < w->variant_count[v]; n++)
       if (w->variants[v][n].layout != w->own[v]) w->variants[v][n].made = false;
-    if (w->variant_count[v]) make_others(w, v);
+    if (w->variant_count[v]) make_others(w, &v, 1);
   }
 }
 
@@ -281,6 +305,10 @@ static void emit_all(tile_writer *w) {
       case WK__TILE_store:
         emit_store(w, v);
         break;
+      case WK__TILE_dot:
+        make_others(w, i->operands, 3);
+        make(w, v);
+        break;
       default:
         make(w, v);
     }
@@ -288,24 +316,6 @@ static void emit_all(tile_writer *w) {
 }
 
 /* ---- the module ---- */
-
-/* The thread's part of positions in a layout. */
-static int place_of(tile_writer *w, const layout *l) {
-  int sum = -1;
-  for (int p = 0; p < l->bits; p++) {
-    int t = l->bit[p] - THREAD, run = 1;
-    if (t < 0) continue;
-    while (p + run < l->bits && l->bit[p + run] == l->bit[p] + run) run++;
-    int part = WITH("and.b32", t ? WITH("shr.u32", w->tid, t) : w->tid, (1 << run) - 1);
-    if (p) part = WITH("shl.b32", part, p);
-    sum = sum < 0 ? part : TWO("or.b32", sum, part);
-    p += run - 1;
-  }
-  if (sum >= 0) return sum;
-  sum = new_word(w);
-  SAY("mov.b32 %%r%d, 0", sum);
-  return sum;
-}
 
 static int widest_vector(const tile_writer *w) {
   int bits = 0;
@@ -331,8 +341,19 @@ static wk_status write(tile_writer *w) {
   wk__ptx_label(&w->text, w->done);
   SAY("ret");
   if (w->unsupported || w->layout_count != layouts)
-    return wk_fail(WK_NOT_IMPLEMENTED, "tile kernels on CUDA: an operation of '%s' is not there for its dtype", w->k->name);
+    return wk_fail(WK_NOT_IMPLEMENTED, "tile kernels on CUDA: an operation of '%s' is not there for its dtype",
+                   w->k->name);
   return WK_OK;
+}
+
+/* Each once: several functions may read one table. */
+static void append_tables(const tile_writer *w, wk__string *s) {
+  for (int n = 0; n < wk__ptx_function_count; n++) {
+    bool first = w->tables >> n & 1;
+    for (int m = 0; m < n && first; m++)
+      first = !(w->tables >> m & 1) || strcmp(wk__ptx_functions[m].table, wk__ptx_functions[n].table) != 0;
+    if (first) wk__string_append(s, wk__ptx_functions[n].table);
+  }
 }
 
 static char *finish(tile_writer *w) {
@@ -341,14 +362,17 @@ static char *finish(tile_writer *w) {
   if (!code) return NULL;
   const wk__ptx_text *t = &w->text;
   int capability = w->kind->capability;
-  wk__string_printf(&s, ".version 7.8\n.target sm_%d\n.address_size 64\n", capability < 80 ? 70 : capability < 90 ? 80 : 90);
-  for (int n = 0; n < wk__ptx_function_count; n++)
-    if (w->tables >> n & 1) wk__string_append(&s, wk__ptx_functions[n].table);
+  wk__string_printf(&s, ".version 7.8\n.target sm_%d\n.address_size 64\n",
+                    capability < 80   ? 70
+                    : capability < 90 ? 80
+                                      : 90);
+  append_tables(w, &s);
   wk__string_append(&s, ".extern .shared .align 128 .b8 memory[];\n");
   wk__string_printf(&s, ".visible .entry wick(.param .align 8 .b8 args[%d])\n.maxntid %d\n{\n",
                     8 * (int)wk__max(w->k->parameters, 1), w->threads);
   wk__string_printf(&s, "\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%d<%d>;\n\t.reg .pred %%p<%d>;\n\t.reg .b16 %%h<%d>;\n",
                     t->words + 1, t->longs + 1, t->predicates + 1, t->halves + 1);
+  wk__string_append(&s, "\t.reg .b32 %xa, %xb, %xr;\n\t.reg .b64 %ya, %yb, %yr;\n");
   wk__string_append(&s, code);
   wk__string_append(&s, "}\n");
   wk__free(code);

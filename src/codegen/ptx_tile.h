@@ -1,13 +1,15 @@
-/* The PTX writer of tile kernels (tile/tile.h): one kernel, its blocks in the registers of a program instance's threads.
+/* The PTX writer of tile kernels (tile/tile.h): one kernel, its blocks in the registers of a program instance's
+ * threads.
  *
  * In: a kernel, a compute capability, which arguments are multiples of 16. Out: a module with one entry "wick", whose
- * arguments are the kernel's, 8 bytes each (floats as doubles), and what a launch needs: threads, bytes of shared memory.
+ * arguments are the kernel's, 8 bytes each (floats as doubles), and what a launch needs: threads, bytes of shared
+ * memory.
  *
  * Where an element is, is a *layout*: each bit of its position in row-major order is a bit of a register's number or of
  * the thread's. So a transpose, a new dim or a broadcast moves nothing; other changes of layout, and reductions across
  * warps, go through shared memory. Products of small floats are mma.sync from capability 8.0 on, others chains of fused
- * multiply-adds in the IR's order. Reductions are the IR's tree, functions the CPU's (codegen/ptx.h), so the bits are the
- * interpreter's, but for tensor cores, atomics and NaNs' payloads. Tests: tests/cuda/test_tiles.py. */
+ * multiply-adds in the IR's order. Reductions are the IR's tree, functions the CPU's (codegen/ptx.h), so the bits are
+ * the interpreter's, but for tensor cores, atomics and NaNs' payloads. Tests: tests/cuda/test_tiles.py. */
 #ifndef WICK_CODEGEN_PTX_TILE_H
 #define WICK_CODEGEN_PTX_TILE_H
 

@@ -72,10 +72,11 @@ static void one_step(const chain *c, int offset_b) {
       if ((position_of(c->d, e) & mask) == column) columns[r] = columns[e];
     }
     if (rows[r] < 0) load_shared(w, c->t, rows[r] = new_registers(w, reg, 1), c->rows, row * c->k * c->item);
-    if (columns[r] < 0) load_shared(w, c->t, columns[r] = new_registers(w, reg, 1), c->cols, offset_b + column * c->item);
+    if (columns[r] < 0)
+      load_shared(w, c->t, columns[r] = new_registers(w, reg, 1), c->cols, offset_b + column * c->item);
     if (is_float_type(c->t))
-      SAY("fma.rn.%s %%%c%d, %%%c%d, %%%c%d, %%%c%d", reg == CLASS_D ? "f64" : "f32", l, c->sums + r, l, rows[r], l, columns[r], l,
-          c->sums + r);
+      SAY("fma.rn.%s %%%c%d, %%%c%d, %%%c%d, %%%c%d", reg == CLASS_D ? "f64" : "f32", l, c->sums + r, l, rows[r], l,
+          columns[r], l, c->sums + r);
     else
       SAY("mad.lo.s32 %%r%d, %%r%d, %%r%d, %%r%d", c->sums + r, rows[r], columns[r], c->sums + r);
   }
@@ -85,19 +86,22 @@ static void one_step(const chain *c, int offset_b) {
 static void one_block(const chain *c, int steps, int offset_b) {
   tile_writer *w = c->w;
   int loop = w->text.labels++, left = new_word(w), more = new_registers(w, CLASS_P, 1);
-  wk__tile_instr zero = {.type = *c->t, .number = {.category = is_float_type(c->t) ? WK__FLOAT_KIND : WK__INTEGER_KIND}};
+  wk__tile_instr zero = {.type = *c->t,
+                         .number = {.category = is_float_type(c->t) ? WK__FLOAT_KIND : WK__INTEGER_KIND}};
   emit_constant(w, &zero, c->sums, c->count);
   SAY("mov.b32 %%r%d, %d", left, steps);
   wk__ptx_label(&w->text, loop);
   one_step(c, offset_b);
-  SAY("add.u32 %%r%d, %%r%d, %d;\n\tadd.u32 %%r%d, %%r%d, %d", c->rows, c->rows, c->item, c->cols, c->cols, c->item << c->columns);
+  SAY("add.u32 %%r%d, %%r%d, %d;\n\tadd.u32 %%r%d, %%r%d, %d", c->rows, c->rows, c->item, c->cols, c->cols,
+      c->item << c->columns);
   SAY("sub.u32 %%r%d, %%r%d, 1;\n\tsetp.ne.u32 %%p%d, %%r%d, 0;\n\t@%%p%d bra L%d", left, left, more, left, more, loop);
 }
 
 static int emit_chains(tile_writer *w, wk__tile v, int at) {
   const wk__tile_instr *i = instr_at(w, v);
   const wk__tile_type *ta = type_at(w, i->operands[0]), *tb = type_at(w, i->operands[1]);
-  chain c = {.w = w, .t = &i->type, .item = shared_item(&i->type), .columns = log2_of(i->type.shape[1]), .k = ta->shape[1]};
+  chain c = {
+      .w = w, .t = &i->type, .item = shared_item(&i->type), .columns = log2_of(i->type.shape[1]), .k = ta->shape[1]};
   c.d = &w->layouts[at], c.count = registers_of(c.d);
   int out = new_registers(w, class_of(&i->type), c.count), sums = value_in(w, i->operands[2], at);
   int bytes_a = (int)wk__tile_elements(ta) * c.item;
@@ -111,7 +115,8 @@ static int emit_chains(tile_writer *w, wk__tile v, int at) {
   c.rows = new_word(w), c.cols = new_word(w);
   int row = WITH("mul.lo.u32", WITH("shr.u32", w->place[at], c.columns), c.k * c.item);
   int column = WITH("mul.lo.u32", WITH("and.b32", w->place[at], (1 << c.columns) - 1), c.item);
-  SAY("add.u32 %%r%d, %%r%d, %%r%d;\n\tadd.u32 %%r%d, %%r%d, %%r%d", c.rows, row, w->shared_base, c.cols, column, w->shared_base);
+  SAY("add.u32 %%r%d, %%r%d, %%r%d;\n\tadd.u32 %%r%d, %%r%d, %%r%d", c.rows, row, w->shared_base, c.cols, column,
+      w->shared_base);
   for (int r = 0; r < c.count; r++) move_register(w, class_of(&i->type), out + r, sums + r);
   c.sums = new_registers(w, class_of(&i->type), c.count);
   for (int k = 0; k < c.k; k += WK__TILE_K_BLOCK) {

@@ -15,8 +15,8 @@ typedef struct layout {
   uint8_t bit[TILE_BITS];
 } layout;
 
-/* Registers by class: %rN (f32, integers up to 32 bits, sign- or zero-extended), %dN (64 bits), %hN (f16, bf16 as they lie
- * in memory), %pN (bools). */
+/* Registers by class: %rN (f32, integers up to 32 bits, sign- or zero-extended), %dN (64 bits), %hN (f16, bf16 as they
+ * lie in memory), %pN (bools). */
 typedef enum reg_class { CLASS_R, CLASS_D, CLASS_H, CLASS_P } reg_class;
 
 typedef struct variant {
@@ -34,9 +34,9 @@ typedef struct tile_writer {
   layout layouts[MAX_LAYOUTS];
   int place[MAX_LAYOUTS]; /* a word: the thread's part of positions in that layout */
   int layout_count;
-  uint8_t *own;      /* (instructions) layout that a value is computed in, 1 and more; 0: not known */
-  uint8_t *free;     /* (instructions) bool: computed again in each layout */
-  uint8_t *order;    /* (instructions) of pointers: the dim along which they are neighbours, one more than it */
+  uint8_t *own;   /* (instructions) layout that a value is computed in, 1 and more; 0: not known */
+  uint8_t *free;  /* (instructions) bool: computed again in each layout */
+  uint8_t *order; /* (instructions) of pointers: the dim along which they are neighbours, one more than it */
   variant (*variants)[MAX_VARIANTS];
   uint8_t *variant_count;
   int tid, shared_base;
@@ -65,8 +65,8 @@ static const char class_letter[] = {'r', 'd', 'h', 'p'};
 
 int layout_number(tile_writer *w, const layout *l); /* the same layout has the same number */
 int registers_of(const layout *l);
-int position_of(const layout *l, int reg);   /* the register's part of a position */
-int register_at(const layout *l, int position); /* the register that has it, in some thread */
+int position_of(const layout *l, int reg);                 /* the register's part of a position */
+int register_at(const layout *l, int position);            /* the register that has it, in some thread */
 int unused_threads(const tile_writer *w, const layout *l); /* bits of the thread that hold the same elements */
 /* Bits of positions that dim d is: how many, the first. */
 void bits_of_dim(const wk__tile_type *t, int d, int *out_first, int *out_count);
@@ -115,8 +115,16 @@ void emit_store(tile_writer *w, wk__tile v);
 int emit_atomic(tile_writer *w, wk__tile v, int at);
 
 /* ---- ptx_tile_shared.c ---- */
+int place_of(tile_writer *w, const layout *l); /* a word: the thread's part of positions */
 bool is_renaming(const layout *from, const layout *to);
-void convert(tile_writer *w, const wk__tile_type *t, int from, int base, int to, int out);
+/* A value in another layout: registers from `base` on in layout `from`, from `out` on in `to`. Several at once share
+ * two barriers. */
+enum { MAX_CHANGES = 8 };
+typedef struct change {
+  const wk__tile_type *t;
+  int from, base, to, out;
+} change;
+void convert(tile_writer *w, const change *changes, int count);
 int emit_reduce(tile_writer *w, wk__tile v, int at);
 int emit_scan(tile_writer *w, wk__tile v, int at);
 /* An element of shared memory; `address`: a word, `offset` bytes behind it. */

@@ -74,13 +74,12 @@ layout default_layout(const tile_writer *w, const wk__tile_type *t, int fast) {
   }
   int low = (int)wk__max(0, wk__min(wk__min(w->vector_bits, fast_bits), n - w->thread_bits));
   for (int i = 0; i < n; i++)
-    l.bit[order[i]] = (uint8_t)(i < low                    ? i
-                                : i < low + w->thread_bits ? THREAD + i - low
-                                                           : i - w->thread_bits);
+    l.bit[order[i]] = (uint8_t)(i < low ? i : i < low + w->thread_bits ? THREAD + i - low : i - w->thread_bits);
   return l;
 }
 
-/* mma.m16n8: lane l has row l / 4 (and 8 further) and columns 2 (l mod 4), + 1. Warps have rows, or rows and columns. */
+/* mma.m16n8: lane l has row l / 4 (and 8 further) and columns 2 (l mod 4), + 1. Warps have rows, or rows and columns.
+ */
 layout product_layout(const tile_writer *w, const wk__tile_type *t, bool by_rows) {
   layout l = {.bits = (uint8_t)log2_of(wk__tile_elements(t)), .rank = 2};
   int columns = log2_of(t->shape[1]), rows = log2_of(t->shape[0]), warp_bits = w->thread_bits - 5, reg = 0;
@@ -170,7 +169,8 @@ static progress least(progress a, progress b) {
 static progress of_binary(const tile_writer *w, const wk__tile_instr *i, int dim, int each, int depth) {
   progress a = progress_of(w, i->operands[0], dim, each, depth), b = progress_of(w, i->operands[1], dim, each, depth);
   int zeros = (int)wk__min(a.zeros, b.zeros);
-  bool same = a.how == SAME && b.how == SAME, aligned = a.zeros >= each && b.zeros >= each && b.how == SAME && a.how != ANYHOW;
+  bool same = a.how == SAME && b.how == SAME,
+       aligned = a.zeros >= each && b.zeros >= each && b.how == SAME && a.how != ANYHOW;
   int op = i->op == WK__TILE_offset ? WK__LOOP_add : i->map;
   switch (op) {
     case WK__LOOP_add:
@@ -181,7 +181,7 @@ static progress of_binary(const tile_writer *w, const wk__tile_instr *i, int dim
     case WK__LOOP_mul:
       return (progress){same ? SAME : ANYHOW, (int)wk__min(a.zeros + b.zeros, 31)};
     case WK__LOOP_fmod:
-      return (progress){aligned ? a.how : ANYHOW, zeros};
+      return (progress){same ? SAME : aligned ? a.how : ANYHOW, zeros};
     case WK__LOOP_lt:
     case WK__LOOP_ge: /* x < n, where neither x nor n ends a group in the middle */
       return (progress){same || aligned ? SAME : ANYHOW, 0};
@@ -205,7 +205,8 @@ static progress of_carry(const tile_writer *w, wk__tile v, int dim, int each, in
     const wk__tile_instr *set = instr_at(w, s);
     if (set->op != WK__TILE_set || set->operands[0] != v) continue;
     const wk__tile_instr *next = instr_at(w, set->operands[1]);
-    bool moves = (next->op == WK__TILE_offset || (next->op == WK__TILE_map && next->map == WK__LOOP_add)) && next->operands[0] == v;
+    bool moves = (next->op == WK__TILE_offset || (next->op == WK__TILE_map && next->map == WK__LOOP_add)) &&
+                 next->operands[0] == v;
     if (!moves) return (progress){ANYHOW, 0};
     progress by = progress_of(w, next->operands[1], dim, each, depth);
     if (by.how != SAME) return (progress){ANYHOW, 0};
@@ -250,7 +251,7 @@ progress progress_of(const tile_writer *w, wk__tile v, int dim, int each, int de
     case WK__TILE_num_programs:
       return (progress){SAME, 0};
     case WK__TILE_range:
-      if (dim < 0) return unknown;
+      if (dim < 0) return (progress){SAME, 0};
       return (progress){NEXT, i->number.i ? (int)wk__min(__builtin_ctzll((uint64_t)i->number.i), each) : each};
     case WK__TILE_for:
       return least(progress_of(w, i->operands[0], -1, each, depth), progress_of(w, i->operands[2], -1, each, depth));
@@ -285,9 +286,7 @@ static int fast_dim(const tile_writer *w, wk__tile pointer) {
 
 /* ---- which value has which layout ---- */
 
-static bool is_transparent(int op) {
-  return op == WK__TILE_broadcast || op == WK__TILE_view || op == WK__TILE_permute;
-}
+static bool is_transparent(int op) { return op == WK__TILE_broadcast || op == WK__TILE_view || op == WK__TILE_permute; }
 
 static bool is_free(const tile_writer *w, wk__tile v) {
   const wk__tile_instr *i = instr_at(w, v);

@@ -42,7 +42,10 @@ static access access_of(const wk__tile_type *t, int bits) {
   }
   bool is_unsigned = wk__dtype_is_unsigned(t->dtype);
   int size = wk__dtypes[t->dtype].size;
-  return (access){1 << bits, 'r', size == 1 ? is_unsigned ? "u8" : "s8" : size == 2 ? is_unsigned ? "u16" : "s16" : "b32"};
+  return (access){1 << bits, 'r',
+                  size == 1   ? is_unsigned ? "u8" : "s8"
+                  : size == 2 ? is_unsigned ? "u16" : "s16"
+                              : "b32"};
 }
 
 static void braces(tile_writer *w, const access *a, int first) {
@@ -82,11 +85,13 @@ int emit_load(tile_writer *w, wk__tile v, int at) {
   const wk__tile_instr *i = instr_at(w, v);
   const layout *l = &w->layouts[at];
   int bits = vector_bits_of(w, i->operands[0], i->operands[1], l), count = registers_of(l), each = 1 << bits;
-  int pointer = base_of(w, i->operands[0], at), mask = base_of(w, i->operands[1], at), other = base_of(w, i->operands[2], at);
+  int pointer = base_of(w, i->operands[0], at), mask = base_of(w, i->operands[1], at),
+      other = base_of(w, i->operands[2], at);
   access a = access_of(&i->type, bits);
   reg_class c = class_of(&i->type);
   int out = new_registers(w, c, count);
-  wk__tile_instr zero = {.type = i->type, .number = {.category = is_float_type(&i->type) ? WK__FLOAT_KIND : WK__INTEGER_KIND}};
+  wk__tile_instr zero = {.type = i->type,
+                         .number = {.category = is_float_type(&i->type) ? WK__FLOAT_KIND : WK__INTEGER_KIND}};
   for (int r = 0; r < count; r += each) {
     bool packed = is_packed(&i->type, &a);
     int into = packed ? wk__ptx_words(&w->text, a.count) : out + r;
@@ -143,7 +148,8 @@ void emit_store(tile_writer *w, wk__tile v) {
   const layout *l = &w->layouts[at];
   const wk__tile_type *t = type_at(w, i->operands[1]);
   int bits = vector_bits_of(w, i->operands[0], i->operands[2], l), count = registers_of(l), each = 1 << bits;
-  int pointer = base_of(w, i->operands[0], at), value = base_of(w, i->operands[1], at), mask = base_of(w, i->operands[2], at);
+  int pointer = base_of(w, i->operands[0], at), value = base_of(w, i->operands[1], at),
+      mask = base_of(w, i->operands[2], at);
   access a = access_of(t, bits);
   int one = primary(w, l);
   for (int r = 0; r < count; r += each) {
@@ -170,15 +176,16 @@ static bool is_used(const tile_writer *w, wk__tile v) {
 
 /* "add.f32", NULL: the device has none. */
 static const char *atomic_name(const tile_writer *w, wk__tile_atomic how, const wk__tile_type *t) {
-  static const char *const integers[WK__TILE_ATOMICS][2][2] = {/* 32 and 64 bits, signed and unsigned */
-                                                               [WK__TILE_ADD] = {{"add.u32", "add.u32"}, {"add.u64", "add.u64"}},
-                                                               [WK__TILE_MAX] = {{"max.s32", "max.u32"}, {"max.s64", "max.u64"}},
-                                                               [WK__TILE_MIN] = {{"min.s32", "min.u32"}, {"min.s64", "min.u64"}},
-                                                               [WK__TILE_AND] = {{"and.b32", "and.b32"}, {"and.b64", "and.b64"}},
-                                                               [WK__TILE_OR] = {{"or.b32", "or.b32"}, {"or.b64", "or.b64"}},
-                                                               [WK__TILE_XOR] = {{"xor.b32", "xor.b32"}, {"xor.b64", "xor.b64"}},
-                                                               [WK__TILE_XCHG] = {{"exch.b32", "exch.b32"}, {"exch.b64", "exch.b64"}},
-                                                               [WK__TILE_CAS] = {{"cas.b32", "cas.b32"}, {"cas.b64", "cas.b64"}}};
+  static const char *const integers[WK__TILE_ATOMICS][2][2] = {
+      /* 32 and 64 bits, signed and unsigned */
+      [WK__TILE_ADD] = {{"add.u32", "add.u32"}, {"add.u64", "add.u64"}},
+      [WK__TILE_MAX] = {{"max.s32", "max.u32"}, {"max.s64", "max.u64"}},
+      [WK__TILE_MIN] = {{"min.s32", "min.u32"}, {"min.s64", "min.u64"}},
+      [WK__TILE_AND] = {{"and.b32", "and.b32"}, {"and.b64", "and.b64"}},
+      [WK__TILE_OR] = {{"or.b32", "or.b32"}, {"or.b64", "or.b64"}},
+      [WK__TILE_XOR] = {{"xor.b32", "xor.b32"}, {"xor.b64", "xor.b64"}},
+      [WK__TILE_XCHG] = {{"exch.b32", "exch.b32"}, {"exch.b64", "exch.b64"}},
+      [WK__TILE_CAS] = {{"cas.b32", "cas.b32"}, {"cas.b64", "cas.b64"}}};
   int size = wk__dtypes[t->dtype].size;
   if (is_float_type(t) && how == WK__TILE_ADD) {
     if (t->dtype == WK_BFLOAT16) return w->kind->capability >= 90 ? "add.noftz.bf16" : NULL;
@@ -197,7 +204,8 @@ int emit_atomic(tile_writer *w, wk__tile v, int at) {
   int pointer = base_of(w, i->operands[0], at), value = base_of(w, i->operands[1], at);
   int mask = base_of(w, i->operands[2], at), compared = base_of(w, i->operands[3], at);
   const char *name = atomic_name(w, (wk__tile_atomic)i->number.i, &i->type);
-  wk__tile_instr zero = {.type = i->type, .number = {.category = is_float_type(&i->type) ? WK__FLOAT_KIND : WK__INTEGER_KIND}};
+  wk__tile_instr zero = {.type = i->type,
+                         .number = {.category = is_float_type(&i->type) ? WK__FLOAT_KIND : WK__INTEGER_KIND}};
   if (!name) {
     w->unsupported = true;
     return out;
@@ -219,7 +227,8 @@ int emit_atomic(tile_writer *w, wk__tile v, int at) {
     for (int r = 0; r < count; r++)
       store_shared(w, &i->type, out + r, address, position_of(l, r) * shared_item(&i->type), one);
     SAY("bar.sync 0");
-    for (int r = 0; r < count; r++) load_shared(w, &i->type, out + r, address, position_of(l, r) * shared_item(&i->type));
+    for (int r = 0; r < count; r++)
+      load_shared(w, &i->type, out + r, address, position_of(l, r) * shared_item(&i->type));
   } else {
     SAY("bar.sync 0");
   }

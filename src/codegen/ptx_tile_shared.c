@@ -39,6 +39,23 @@ void load_shared(tile_writer *w, const wk__tile_type *t, int reg, int address, i
 
 /* ---- changes of layout ---- */
 
+int place_of(tile_writer *w, const layout *l) {
+  int sum = -1;
+  for (int p = 0; p < l->bits; p++) {
+    int t = l->bit[p] - THREAD, run = 1;
+    if (t < 0) continue;
+    while (p + run < l->bits && l->bit[p + run] == l->bit[p] + run) run++;
+    int part = WITH("and.b32", t ? WITH("shr.u32", w->tid, t) : w->tid, (1 << run) - 1);
+    if (p) part = WITH("shl.b32", part, p);
+    sum = sum < 0 ? part : TWO("or.b32", sum, part);
+    p += run - 1;
+  }
+  if (sum >= 0) return sum;
+  sum = new_word(w);
+  SAY("mov.b32 %%r%d, 0", sum);
+  return sum;
+}
+
 bool is_renaming(const layout *from, const layout *to) {
   for (int p = 0; p < from->bits; p++)
     if (from->bit[p] != to->bit[p] && (from->bit[p] >= THREAD || to->bit[p] >= THREAD)) return false;
@@ -56,11 +73,11 @@ typedef struct through {
   int vector;     /* neighbours in one access, as a power of two */
 } through;
 
-static through begin(tile_writer *w, const wk__tile_type *t, int at) {
-  through x = {.l = &w->layouts[at], .item = shared_item(t)};
+static through begin(tile_writer *w, const wk__tile_type *t, const layout *l) {
+  through x = {.l = l, .item = shared_item(t)};
   for (int p = 0; p < x.l->bits; p++)
     if (x.l->bit[p] >= THREAD) x.set |= swizzled((1 << p) * x.item);
-  int bytes = WITH("mul.lo.u32", w->place[at], x.item), line = WITH("and.b32", WITH("shr.u32", bytes, 3), 7 << 4);
+  int bytes = WITH("mul.lo.u32", place_of(w, l), x.item), line = WITH("and.b32", WITH("shr.u32", bytes, 3), 7 << 4);
   x.base = TWO("xor.b32", bytes, line);
   if (class_of(t) != CLASS_P)
     while (x.vector < x.l->bits && x.l->bit[x.vector] == x.vector && (x.item << (x.vector + 1)) <= 16) x.vector++;
@@ -76,7 +93,8 @@ static int address_of(tile_writer *w, const through *x, int reg, int *out_offset
 }
 
 /* A vector of 2 to 4 registers of words or doubles, or halves as words. */
-static void move_vector(tile_writer *w, const wk__tile_type *t, const through *x, int first, int reg, int predicate, bool load) {
+static void move_vector(tile_writer *w, const wk__tile_type *t, const through *x, int first, int reg, int predicate,
+                        bool load) {
   int offset, address = address_of(w, x, reg, &offset), count = 1 << x->vector;
   bool halves = class_of(t) == CLASS_H;
   if (count == 1) {
@@ -91,7 +109,10 @@ static void move_vector(tile_writer *w, const wk__tile_type *t, const through *x
   for (int n = 0; n < words && halves && !load; n++)
     SAY("mov.b32 %%r%d, {%%h%d, %%h%d}", base + n, first + reg + 2 * n, first + reg + 2 * n + 1);
   guard(w, predicate);
-  wk__string_printf(&w->text.code, "%s.shared%s.%s ", load ? "ld" : "st", words == 4 ? ".v4" : words == 2 ? ".v2" : "",
+  wk__string_printf(&w->text.code, "%s.shared%s.%s ", load ? "ld" : "st",
+                    words == 4   ? ".v4"
+                    : words == 2 ? ".v2"
+                                 : "",
                     letter == 'd' ? "b64" : "b32");
   if (!load) wk__string_printf(&w->text.code, "[%%r%d+%d], ", address, offset);
   if (words > 1) wk__string_append(&w->text.code, "{");
@@ -103,21 +124,118 @@ static void move_vector(tile_writer *w, const wk__tile_type *t, const through *x
     SAY("mov.b32 {%%h%d, %%h%d}, %%r%d", first + reg + 2 * n, first + reg + 2 * n + 1, base + n);
 }
 
-void convert(tile_writer *w, const wk__tile_type *t, int from, int base, int to, int out) {
-  const layout *a = &w->layouts[from], *b = &w->layouts[to];
-  int count = registers_of(b);
-  if (is_renaming(a, b)) {
-    for (int r = 0; r < count; r++) move_register(w, class_of(t), out + r, base + register_at(a, position_of(b, r)));
-    return;
+/* The position bit that has a register's or thread's bit; -1: none. */
+static int bit_at(const layout *l, int where) {
+  for (int p = 0; p < l->bits; p++)
+    if (l->bit[p] == where) return p;
+  return -1;
+}
+
+/* Positions counted from bit `first` on, around: the other dim of a matrix becomes the one that lies together. */
+static layout turned(const layout *l, int first) {
+  layout out = *l;
+  for (int p = 0; p < l->bits; p++) out.bit[p] = l->bit[(p + first) % l->bits];
+  return out;
+}
+
+static const int NO_BIT = 255;
+
+/* ldmatrix gives lane l halves 2 (l mod 4), + 1 of row l / 4 of a matrix of 8 rows of 16 bytes, .trans of its
+ * transpose; lane l says where row l mod 8 of matrix l / 8 is. Out: the layout of these addresses. False: not such a
+ * layout. */
+static bool is_matrix(const layout *l, bool trans, layout *out) {
+  const int low[] = {0, THREAD, THREAD + 1}, high[] = {THREAD + 2, THREAD + 3, THREAD + 4};
+  const int *columns = trans ? high : low, *rows = trans ? low : high;
+  *out = *l;
+  if (bit_at(l, 1) < 0 || bit_at(l, 2) < 0) return false;
+  for (int b = 0; b < 3; b++) {
+    if (l->bit[b] != columns[b] || bit_at(l, rows[b]) < 0) return false;
+    out->bit[b] = NO_BIT;
   }
-  need_shared(w, wk__tile_elements(t) * shared_item(t));
-  SAY("bar.sync 0");
-  through x = begin(w, t, from);
-  int one = primary(w, a);
-  for (int r = 0; r < registers_of(a); r += 1 << x.vector) move_vector(w, t, &x, base, r, one, false);
-  SAY("bar.sync 0");
-  x = begin(w, t, to);
-  for (int r = 0; r < count; r += 1 << x.vector) move_vector(w, t, &x, out, r, -1, true);
+  for (int b = 0; b < 3; b++) out->bit[bit_at(l, rows[b])] = (uint8_t)(THREAD + b);
+  out->bit[bit_at(l, 1)] = THREAD + 3, out->bit[bit_at(l, 2)] = THREAD + 4;
+  return true;
+}
+
+/* Four matrices at a time, 8 halves a thread. */
+static void load_matrices(tile_writer *w, const wk__tile_type *t, const layout *l, const layout *addresses, bool trans,
+                          int out) {
+  layout known = *addresses;
+  int count = registers_of(l);
+  through x = {.l = l, .item = shared_item(t)};
+  for (int p = 0; p < known.bits; p++) {
+    if (known.bit[p] == NO_BIT) known.bit[p] = 0; /* no part of an address */
+    if (known.bit[p] >= THREAD) x.set |= swizzled((1 << p) * x.item);
+  }
+  int bytes = WITH("mul.lo.u32", place_of(w, &known), x.item),
+      line = WITH("and.b32", WITH("shr.u32", bytes, 3), 7 << 4);
+  x.base = TWO("xor.b32", bytes, line);
+  for (int r = 0; r < count; r += 8) {
+    int offset, address = address_of(w, &x, r, &offset), words = wk__ptx_words(&w->text, 4);
+    SAY("ldmatrix.sync.aligned.m8n8.x4%s.shared.b16 {%%r%d, %%r%d, %%r%d, %%r%d}, [%%r%d+%d]", trans ? ".trans" : "",
+        words, words + 1, words + 2, words + 3, address, offset);
+    for (int n = 0; n < 4; n++) SAY("mov.b32 {%%h%d, %%h%d}, %%r%d", out + r + 2 * n, out + r + 2 * n + 1, words + n);
+  }
+}
+
+/* Both layouts, counted so that what the source has together lies together. */
+static void turn(const tile_writer *w, const change *c, layout *a, layout *b) {
+  *a = w->layouts[c->from], *b = w->layouts[c->to];
+  int first = bit_at(a, 0);
+  if (first > 0) *a = turned(a, first), *b = turned(b, first);
+}
+
+static void leave(tile_writer *w, const change *c) {
+  layout a, b;
+  turn(w, c, &a, &b);
+  through x = begin(w, c->t, &a);
+  int one = primary(w, &a);
+  for (int r = 0; r < registers_of(&a); r += 1 << x.vector) move_vector(w, c->t, &x, c->base, r, one, false);
+}
+
+static void take(tile_writer *w, const change *c) {
+  layout a, b, addresses;
+  turn(w, c, &a, &b);
+  for (int trans = 0; trans < 2 && class_of(c->t) == CLASS_H; trans++)
+    if (w->kind->capability >= 75 && is_matrix(&b, trans, &addresses)) {
+      load_matrices(w, c->t, &b, &addresses, trans, c->out);
+      return;
+    }
+  through x = begin(w, c->t, &b);
+  for (int r = 0; r < registers_of(&b); r += 1 << x.vector) move_vector(w, c->t, &x, c->out, r, -1, true);
+}
+
+static void rename_registers(tile_writer *w, const change *c) {
+  const layout *a = &w->layouts[c->from], *b = &w->layouts[c->to];
+  for (int r = 0; r < registers_of(b); r++)
+    move_register(w, class_of(c->t), c->out + r, c->base + register_at(a, position_of(b, r)));
+}
+
+void convert(tile_writer *w, const change *changes, int count) {
+  int base = w->shared_base, where[MAX_CHANGES];
+  int64_t bytes = 0;
+  bool through_shared = false;
+  for (int n = 0; n < count; n++) {
+    const change *c = &changes[n];
+    where[n] = -1;
+    if (is_renaming(&w->layouts[c->from], &w->layouts[c->to])) {
+      rename_registers(w, c);
+      continue;
+    }
+    if (!through_shared) SAY("bar.sync 0");
+    through_shared = true;
+    where[n] = w->shared_base = bytes ? WITH("add.u32", base, bytes) : base;
+    bytes += (wk__tile_elements(c->t) * shared_item(c->t) + 1023) / 1024 * 1024;
+    leave(w, c);
+  }
+  need_shared(w, bytes);
+  if (through_shared) SAY("bar.sync 0");
+  for (int n = 0; n < count; n++) {
+    if (where[n] < 0) continue;
+    w->shared_base = where[n];
+    take(w, &changes[n]);
+  }
+  w->shared_base = base;
 }
 
 /* ---- reductions ---- */
@@ -172,7 +290,8 @@ static int chosen(tile_writer *w, const wk__tile_type *t, int p, int yes, int no
     SAY("and.pred %%p%d, %%p%d, %%p%d;\n\tnot.pred %%p%d, %%p%d", both, p, yes, both + 1, p);
     SAY("and.pred %%p%d, %%p%d, %%p%d;\n\tor.pred %%p%d, %%p%d, %%p%d", both + 1, both + 1, no, out, both, both + 1);
   } else {
-    SAY("selp.%s %%%c%d, %%%c%d, %%%c%d, %%p%d", names[c], class_letter[c], out, class_letter[c], yes, class_letter[c], no, p);
+    SAY("selp.%s %%%c%d, %%%c%d, %%%c%d, %%p%d", names[c], class_letter[c], out, class_letter[c], yes, class_letter[c],
+        no, p);
   }
   return out;
 }
@@ -202,7 +321,8 @@ static int shuffled(tile_writer *w, const wk__tile_type *t, int reg, int lanes) 
   if (c == CLASS_D) {
     int half = wk__ptx_words(&w->text, 4);
     SAY("mov.b64 {%%r%d, %%r%d}, %%d%d", half, half + 1, reg);
-    for (int n = 0; n < 2; n++) SAY("shfl.sync.bfly.b32 %%r%d, %%r%d, %d, 31, 0xffffffff", half + 2 + n, half + n, lanes);
+    for (int n = 0; n < 2; n++)
+      SAY("shfl.sync.bfly.b32 %%r%d, %%r%d, %d, 31, 0xffffffff", half + 2 + n, half + n, lanes);
     SAY("mov.b64 %%d%d, {%%r%d, %%r%d}", out, half + 2, half + 3);
     return out;
   }
@@ -308,7 +428,8 @@ int emit_scan(tile_writer *w, wk__tile v, int at) {
   const wk__tile_type *t = &i->type;
   const layout *l = &w->layouts[at];
   int item = shared_item(t), count = registers_of(l), in = base_of(w, i->operands[0], at), first, bits;
-  int out = new_registers(w, class_of(t), count), address = TWO("add.u32", w->shared_base, WITH("mul.lo.u32", w->place[at], item));
+  int out = new_registers(w, class_of(t), count),
+      address = TWO("add.u32", w->shared_base, WITH("mul.lo.u32", w->place[at], item));
   int one = primary(w, l), rows = (int)wk__tile_elements(t) / t->shape[i->axis], length = t->shape[i->axis];
   bits_of_dim(t, i->axis, &first, &bits);
   int step = (1 << first) * item * (i->number.i ? -1 : 1);
@@ -323,7 +444,8 @@ int emit_scan(tile_writer *w, wk__tile v, int at) {
   int low = WITH("and.b32", row, (1 << first) - 1), high = WITH("shl.b32", WITH("shr.u32", row, first), first + bits);
   int at_row = new_word(w), left = new_word(w), more = w->text.labels++, next = w->text.labels++;
   int sum = new_registers(w, class_of(t), 1), value = new_registers(w, class_of(t), 1);
-  SAY("mov.b32 %%r%d, %%r%d", at_row, TWO("add.u32", w->shared_base, WITH("mul.lo.u32", TWO("or.b32", low, high), item)));
+  SAY("mov.b32 %%r%d, %%r%d", at_row,
+      TWO("add.u32", w->shared_base, WITH("mul.lo.u32", TWO("or.b32", low, high), item)));
   if (i->number.i) SAY("add.u32 %%r%d, %%r%d, %d", at_row, at_row, -step * (length - 1));
   load_shared(w, t, sum, at_row, 0);
   SAY("mov.b32 %%r%d, %d", left, length - 1);

@@ -28,6 +28,24 @@ void move_register(tile_writer *w, reg_class c, int out, int in) {
 
 /* ---- functions taken over as text ---- */
 
+/* The function's text has names of its own for registers, %r and %d among them: arguments and result go through others,
+ * which the module declares: %xa, %xb, %xr of 32 bits, %ya, %yb, %yr of 64. */
+static void put(tile_writer *w, const char *body, int unique, bool wide_in, bool wide_out) {
+  for (const char *p = body; *p; p++) {
+    const char *end = strchr(p, '$');
+    wk__string_append_n(&w->text.code, p, end ? end - p : (int64_t)strlen(p));
+    if (!end) break;
+    p = end + 1;
+    if (*p == 'u')
+      wk__string_printf(&w->text.code, "%d", unique);
+    else
+      wk__string_printf(&w->text.code, "%%%c%c", (*p == 'r' ? wide_out : wide_in) ? 'y' : 'x',
+                        *p == 'r'   ? 'r'
+                        : *p == '0' ? 'a'
+                                    : 'b');
+  }
+}
+
 void call_function(tile_writer *w, const char *name, const char *out, const char *a, const char *b) {
   const wk__ptx_function *f = NULL;
   for (int n = 0; n < wk__ptx_function_count && !f; n++)
@@ -39,17 +57,11 @@ void call_function(tile_writer *w, const char *name, const char *out, const char
     w->unsupported = true;
     return;
   }
-  int unique = w->unique++;
-  for (const char *p = f->body; *p; p++) {
-    const char *end = strchr(p, '$');
-    wk__string_append_n(&w->text.code, p, end ? end - p : (int64_t)strlen(p));
-    if (!end) break;
-    p = end + 1;
-    if (*p == 'u')
-      wk__string_printf(&w->text.code, "%d", unique);
-    else
-      wk__string_append(&w->text.code, *p == 'r' ? out : *p == '0' ? a : b);
-  }
+  bool wide_in = a[1] == 'd', wide_out = out[1] == 'd';
+  SAY("mov.b%d %%%ca, %s", wide_in ? 64 : 32, wide_in ? 'y' : 'x', a);
+  if (b) SAY("mov.b%d %%%cb, %s", wide_in ? 64 : 32, wide_in ? 'y' : 'x', b);
+  put(w, f->body, w->unique++, wide_in, wide_out);
+  SAY("mov.b%d %s, %%%cr", wide_out ? 64 : 32, out, wide_out ? 'y' : 'x');
 }
 
 typedef struct reg_text {
@@ -165,7 +177,8 @@ static void map_bools(tile_writer *w, int op, int out, int a, int b, int c) {
     case WK__LOOP_where:
       other = new_registers(w, CLASS_P, 2);
       SAY("and.pred %%p%d, %%p%d, %%p%d;\n\tnot.pred %%p%d, %%p%d", other, a, b, other + 1, a);
-      SAY("and.pred %%p%d, %%p%d, %%p%d;\n\tor.pred %%p%d, %%p%d, %%p%d", other + 1, other + 1, c, out, other, other + 1);
+      SAY("and.pred %%p%d, %%p%d, %%p%d;\n\tor.pred %%p%d, %%p%d, %%p%d", other + 1, other + 1, c, out, other,
+          other + 1);
       return;
     default:
       w->unsupported = true;
@@ -204,15 +217,18 @@ static void shift(tile_writer *w, const wk__tile_type *t, bool left, char l, int
     count = new_word(w);
     SAY("min.u64 %%d%d, %%d%d, 64;\n\tcvt.u32.u64 %%r%d, %%d%d", most, b, count, most);
   }
-  SAY("%s.%s %%%c%d, %%%c%d, %%r%d", left ? "shl" : "shr", left ? wide ? "b64" : "b32" : suffix_of(t), l, out, l, a, count);
+  SAY("%s.%s %%%c%d, %%%c%d, %%r%d", left ? "shl" : "shr", left ? wide ? "b64" : "b32" : suffix_of(t), l, out, l, a,
+      count);
 }
 
 static const char *const plain_ops[WK__LOOP_COUNT] = {
-    [WK__LOOP_add] = "add",         [WK__LOOP_sub] = "sub",       [WK__LOOP_neg] = "neg",     [WK__LOOP_abs] = "abs",
-    [WK__LOOP_bit_and] = "and",     [WK__LOOP_bit_or] = "or",     [WK__LOOP_bit_xor] = "xor", [WK__LOOP_bit_not] = "not",
-    [WK__LOOP_trunc_div] = "div",   [WK__LOOP_fmod] = "rem",      [WK__LOOP_mul] = "mul",     [WK__LOOP_div] = "div",
-    [WK__LOOP_sqrt] = "sqrt",       [WK__LOOP_fma] = "fma",       [WK__LOOP_floor] = "cvt.rmi", [WK__LOOP_ceil] = "cvt.rpi",
-    [WK__LOOP_trunc] = "cvt.rzi",   [WK__LOOP_round] = "cvt.rni", [WK__LOOP_reciprocal] = "rcp"};
+    [WK__LOOP_add] = "add",       [WK__LOOP_sub] = "sub",       [WK__LOOP_neg] = "neg",
+    [WK__LOOP_abs] = "abs",       [WK__LOOP_bit_and] = "and",   [WK__LOOP_bit_or] = "or",
+    [WK__LOOP_bit_xor] = "xor",   [WK__LOOP_bit_not] = "not",   [WK__LOOP_trunc_div] = "div",
+    [WK__LOOP_fmod] = "rem",      [WK__LOOP_mul] = "mul",       [WK__LOOP_div] = "div",
+    [WK__LOOP_sqrt] = "sqrt",     [WK__LOOP_fma] = "fma",       [WK__LOOP_floor] = "cvt.rmi",
+    [WK__LOOP_ceil] = "cvt.rpi",  [WK__LOOP_trunc] = "cvt.rzi", [WK__LOOP_round] = "cvt.rni",
+    [WK__LOOP_reciprocal] = "rcp"};
 
 static void map_integers(tile_writer *w, int op, const wk__tile_type *t, int out, int a, int b) {
   const char *s = suffix_of(t);
@@ -236,8 +252,8 @@ static void map_integers(tile_writer *w, int op, const wk__tile_type *t, int out
   else if (arity == 1)
     SAY("%s.%c%s %%%c%d, %%%c%d", plain_ops[op], bitwise ? 'b' : 's', s + 1, l, out, l, a);
   else
-    SAY("%s%s.%c%s %%%c%d, %%%c%d, %%%c%d", plain_ops[op], op == WK__LOOP_mul ? ".lo" : "", bitwise ? 'b' : s[0], s + 1, l,
-        out, l, a, l, b);
+    SAY("%s%s.%c%s %%%c%d, %%%c%d, %%%c%d", plain_ops[op], op == WK__LOOP_mul ? ".lo" : "", bitwise ? 'b' : s[0], s + 1,
+        l, out, l, a, l, b);
 }
 
 static void map_floats(tile_writer *w, int op, const char *t, char l, int out, int a, int b, int c) {
@@ -259,7 +275,8 @@ static void map_floats(tile_writer *w, int op, const char *t, char l, int out, i
   else if (op == WK__LOOP_rsqrt)
     SAY("sqrt.rn.%s %%%c%d, %%%c%d;\n\trcp.rn.%s %%%c%d, %%%c%d", t, l, out, l, a, t, l, out, l, out);
   else if (op == WK__LOOP_trunc_div)
-    SAY("div.rn.%s %%%c%d, %%%c%d, %%%c%d;\n\tcvt.rzi.%s.%s %%%c%d, %%%c%d", t, l, out, l, a, l, b, t, t, l, out, l, out);
+    SAY("div.rn.%s %%%c%d, %%%c%d, %%%c%d;\n\tcvt.rzi.%s.%s %%%c%d, %%%c%d", t, l, out, l, a, l, b, t, t, l, out, l,
+        out);
   else if (plain_ops[op] && op != WK__LOOP_fmod && wk__loop_ops[op].arity == 1)
     SAY("%s%s.%s %%%c%d, %%%c%d", plain_ops[op], exact ? "" : ".rn", t, l, out, l, a);
   else if (plain_ops[op] && op != WK__LOOP_fmod && wk__loop_ops[op].arity == 2)
@@ -268,7 +285,8 @@ static void map_floats(tile_writer *w, int op, const char *t, char l, int out, i
     SAY("fma.rn.%s %%%c%d, %%%c%d, %%%c%d, %%%c%d", t, l, out, l, a, l, b, l, c);
   else {
     (void)snprintf(name, sizeof name, "%s_%s", t, wk__loop_ops[op].name);
-    call_function(w, name, reg_of(l, out).text, reg_of(l, a).text, reg_of(l, b).text);
+    call_function(w, name, reg_of(l, out).text, reg_of(l, a).text,
+                  wk__loop_ops[op].arity > 1 ? reg_of(l, b).text : NULL);
   }
 }
 
@@ -378,13 +396,15 @@ void emit_bits(tile_writer *w, const wk__tile_type *from, const wk__tile_type *t
 /* ---- exp2, log2: as cpu/tile/run.c has them ---- */
 
 static void exp2_f32(tile_writer *w, int out, int x) {
-  int c = new_word(w), n = new_word(w), rest = new_word(w), whole = new_word(w), first = new_word(w), p = new_registers(w, CLASS_P, 1);
+  int c = new_word(w), n = new_word(w), rest = new_word(w), whole = new_word(w), first = new_word(w),
+      p = new_registers(w, CLASS_P, 1);
   SAY("setp.gt.f32 %%p%d, %%r%d, 0f43010000;\n\tselp.f32 %%r%d, 0f43010000, %%r%d, %%p%d", p, x, c, x, p);
   SAY("setp.lt.f32 %%p%d, %%r%d, 0fC3200000;\n\tselp.f32 %%r%d, 0fC3200000, %%r%d, %%p%d", p, c, c, c, p);
   SAY("cvt.rni.f32.f32 %%r%d, %%r%d;\n\tsub.rn.f32 %%r%d, %%r%d, %%r%d", n, c, rest, c, n);
-  SAY("mul.rn.f32 %%r%d, %%r%d, 0x%08X", rest, rest, wk__ptx_bits(0x1.62e43p-1f));
+  SAY("mul.rn.f32 %%r%d, %%r%d, 0f%08X", rest, rest, wk__ptx_bits(0x1.62e43p-1f));
   call_function(w, "f32_exp", reg_of('r', rest).text, reg_of('r', rest).text, NULL);
-  SAY("cvt.rzi.s32.f32 %%r%d, %%r%d;\n\tshr.s32 %%r%d, %%r%d, 1;\n\tsub.s32 %%r%d, %%r%d, %%r%d", whole, n, first, whole, whole, whole, first);
+  SAY("cvt.rzi.s32.f32 %%r%d, %%r%d;\n\tshr.s32 %%r%d, %%r%d, 1;\n\tsub.s32 %%r%d, %%r%d, %%r%d", whole, n, first,
+      whole, whole, whole, first);
   SAY("add.s32 %%r%d, %%r%d, 127;\n\tshl.b32 %%r%d, %%r%d, 23", first, first, first, first);
   SAY("add.s32 %%r%d, %%r%d, 127;\n\tshl.b32 %%r%d, %%r%d, 23", whole, whole, whole, whole);
   SAY("mul.rn.f32 %%r%d, %%r%d, %%r%d;\n\tmul.rn.f32 %%r%d, %%r%d, %%r%d", rest, rest, first, out, rest, whole);
@@ -392,14 +412,18 @@ static void exp2_f32(tile_writer *w, int out, int x) {
 
 static void exp2_f64(tile_writer *w, int out, int x) {
   wk__ptx_text *t = &w->text;
-  int c = wk__ptx_long(t), n = wk__ptx_long(t), rest = wk__ptx_long(t), whole = wk__ptx_long(t), first = wk__ptx_long(t);
+  int c = wk__ptx_long(t), n = wk__ptx_long(t), rest = wk__ptx_long(t), whole = wk__ptx_long(t),
+      first = wk__ptx_long(t);
   int p = new_registers(w, CLASS_P, 1);
-  SAY("setp.gt.f64 %%p%d, %%d%d, 0d4090040000000000;\n\tselp.f64 %%d%d, 0d4090040000000000, %%d%d, %%p%d", p, x, c, x, p);
-  SAY("setp.lt.f64 %%p%d, %%d%d, 0dC091300000000000;\n\tselp.f64 %%d%d, 0dC091300000000000, %%d%d, %%p%d", p, c, c, c, p);
+  SAY("setp.gt.f64 %%p%d, %%d%d, 0d4090040000000000;\n\tselp.f64 %%d%d, 0d4090040000000000, %%d%d, %%p%d", p, x, c, x,
+      p);
+  SAY("setp.lt.f64 %%p%d, %%d%d, 0dC091300000000000;\n\tselp.f64 %%d%d, 0dC091300000000000, %%d%d, %%p%d", p, c, c, c,
+      p);
   SAY("cvt.rni.f64.f64 %%d%d, %%d%d;\n\tsub.rn.f64 %%d%d, %%d%d, %%d%d", n, c, rest, c, n);
   SAY("mul.rn.f64 %%d%d, %%d%d, 0d3FE62E42FEFA39EF", rest, rest);
   call_function(w, "f64_exp", reg_of('d', rest).text, reg_of('d', rest).text, NULL);
-  SAY("cvt.rzi.s64.f64 %%d%d, %%d%d;\n\tshr.s64 %%d%d, %%d%d, 1;\n\tsub.s64 %%d%d, %%d%d, %%d%d", whole, n, first, whole, whole, whole, first);
+  SAY("cvt.rzi.s64.f64 %%d%d, %%d%d;\n\tshr.s64 %%d%d, %%d%d, 1;\n\tsub.s64 %%d%d, %%d%d, %%d%d", whole, n, first,
+      whole, whole, whole, first);
   SAY("add.s64 %%d%d, %%d%d, 1023;\n\tshl.b64 %%d%d, %%d%d, 52", first, first, first, first);
   SAY("add.s64 %%d%d, %%d%d, 1023;\n\tshl.b64 %%d%d, %%d%d, 52", whole, whole, whole, whole);
   SAY("mul.rn.f64 %%d%d, %%d%d, %%d%d;\n\tmul.rn.f64 %%d%d, %%d%d, %%d%d", rest, rest, first, out, rest, whole);
@@ -422,7 +446,7 @@ int emit_power(tile_writer *w, wk__tile v, int at) {
       if (wide)
         SAY("mul.rn.f64 %%d%d, %%d%d, 0d3FF71547652B82FE", result, result);
       else
-        SAY("mul.rn.f32 %%r%d, %%r%d, 0x%08X", result, result, wk__ptx_bits(0x1.715476p0f));
+        SAY("mul.rn.f32 %%r%d, %%r%d, 0f%08X", result, result, wk__ptx_bits(0x1.715476p0f));
     }
     if (half) narrow(w, &i->type, out + r, result);
   }
@@ -439,13 +463,15 @@ int emit_philox(tile_writer *w, wk__tile v, int at) {
     int c[4], key[2];
     for (int n = 0; n < 4; n++) c[n] = new_word(w);
     for (int n = 0; n < 2; n++) key[n] = new_word(w);
-    SAY("mov.b32 %%r%d, %%r%d;\n\tmov.b32 %%r%d, 0;\n\tmov.b32 %%r%d, 0;\n\tmov.b32 %%r%d, 0", c[0], offset + r, c[1], c[2], c[3]);
+    SAY("mov.b32 %%r%d, %%r%d;\n\tmov.b32 %%r%d, 0;\n\tmov.b32 %%r%d, 0;\n\tmov.b32 %%r%d, 0", c[0], offset + r, c[1],
+        c[2], c[3]);
     SAY("mov.b64 {%%r%d, %%r%d}, %%d%d", key[0], key[1], seed + r);
     for (int round = 0; round < 10; round++) {
       int p = new_word(w), q = new_word(w), p_low = new_word(w), q_low = new_word(w);
       SAY("mul.hi.u32 %%r%d, %%r%d, 0xD2511F53;\n\tmul.lo.u32 %%r%d, %%r%d, 0xD2511F53", p, c[0], p_low, c[0]);
       SAY("mul.hi.u32 %%r%d, %%r%d, 0xCD9E8D57;\n\tmul.lo.u32 %%r%d, %%r%d, 0xCD9E8D57", q, c[2], q_low, c[2]);
-      int next0 = TWO("xor.b32", TWO("xor.b32", q, c[1]), key[0]), next2 = TWO("xor.b32", TWO("xor.b32", p, c[3]), key[1]);
+      int next0 = TWO("xor.b32", TWO("xor.b32", q, c[1]), key[0]),
+          next2 = TWO("xor.b32", TWO("xor.b32", p, c[3]), key[1]);
       c[0] = next0, c[1] = q_low, c[2] = next2, c[3] = p_low;
       if (round < 9) {
         int k0 = new_word(w), k1 = new_word(w);

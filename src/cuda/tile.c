@@ -1,5 +1,5 @@
-/* Tile kernels: written (codegen/ptx_tile.h) and made by the driver at the first launch with such arguments, and kept by
- * the kernel. Tests: tests/cuda/test_tiles.py. */
+/* Tile kernels: written (codegen/ptx_tile.h) and made by the driver at the first launch with such arguments, and kept
+ * by the kernel. Tests: tests/cuda/test_tiles.py. */
 #include "tile/tile.h"
 
 #include <stdio.h>
@@ -56,7 +56,8 @@ static made *find(const cuda_tiles *t, const wk__cuda_device *d, uint64_t multip
 static wk_status load(const wk__cuda_device *d, const wk__ptx_tile_kernel *written, made *m) {
   if (wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "%s", written->text);
   if (written->shared > d->shared_most)
-    return wk_fail(WK_NOT_IMPLEMENTED, "out of resource: shared memory, Required: %d, Hardware limit: %d. Reducing block sizes may help.",
+    return wk_fail(WK_NOT_IMPLEMENTED,
+                   "out of resource: shared memory, Required: %d, Hardware limit: %d. Reducing block sizes may help.",
                    written->shared, d->shared_most);
   m->threads = written->threads, m->shared = written->shared;
   WK_TRY(wk__cuda_load(written->text, &m->module));
@@ -65,7 +66,8 @@ static wk_status load(const wk__cuda_device *d, const wk__ptx_tile_kernel *writt
 }
 
 /* Under the lock. */
-static wk_status make(cuda_tiles *t, const wk__tile_kernel *kernel, const wk__cuda_device *d, uint64_t multiples, made **out) {
+static wk_status make(cuda_tiles *t, const wk__tile_kernel *kernel, const wk__cuda_device *d, uint64_t multiples,
+                      made **out) {
   wk__ptx_tile_kind kind = {.multiples = multiples, .capability = d->capability};
   wk__ptx_tile_kernel written;
   made *m = wk__alloc_zeroed(sizeof *m);
@@ -101,8 +103,8 @@ wk_status wk__cuda_launch_tiles(wk__stream *stream, wk__tile_kernel *kernel, con
   cuda_tiles *t = tiles_of(kernel);
   if (!t) return WK_OUT_OF_MEMORY;
   if (launch->grid[1] > 65535 || launch->grid[2] > 65535)
-    return wk_fail(WK_RUNTIME_ERROR, "Triton Error [CUDA]: invalid argument: a grid of %d x %d x %d", (int)launch->grid[0],
-                   (int)launch->grid[1], (int)launch->grid[2]);
+    return wk_fail(WK_RUNTIME_ERROR, "Triton Error [CUDA]: invalid argument: a grid of %d x %d x %d",
+                   (int)launch->grid[0], (int)launch->grid[1], (int)launch->grid[2]);
   WK_TRY(wk__cuda_enter(s->device));
   made *m = find(t, s->device, multiples);
   if (!m) {
@@ -117,8 +119,9 @@ wk_status wk__cuda_launch_tiles(wk__stream *stream, wk__tile_kernel *kernel, con
   memcpy(args, launch->args, sizeof args);
   CUevent begin;
   wk__cuda_time_begin(s, &begin);
-  wk_status status = WK__CUDA(cuLaunchKernel, m->function, (unsigned)launch->grid[0], (unsigned)launch->grid[1],
-                              (unsigned)launch->grid[2], (unsigned)m->threads, 1, 1, (unsigned)m->shared, s->handle, params, NULL);
+  wk_status status =
+      WK__CUDA(cuLaunchKernel, m->function, (unsigned)launch->grid[0], (unsigned)launch->grid[1],
+               (unsigned)launch->grid[2], (unsigned)m->threads, 1, 1, (unsigned)m->shared, s->handle, params, NULL);
   wk__cuda_time_end(s, begin, kernel->name);
   return status;
 }

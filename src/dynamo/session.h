@@ -70,7 +70,8 @@ struct wk__session {
   PyCodeObject *root_code;
   wk__mode_kind mode;
   wk__activation *innermost;
-  bool entering; /* the next frame is entered by an instruction that does nothing else */
+  bool entering;            /* the next frame is entered by an instruction that does nothing else */
+  const wk__frame *handing; /* borrowed: its instruction hands on what the frames give that it runs; NULL */
   /* capturing */
   wk__recording *recording;
   /* Those that were given up, emptied: an operation may be in the middle of one, since a key's __eq__, say, has ended

@@ -48,9 +48,9 @@ bool wk__tile_same_type(const wk__tile_type *a, const wk__tile_type *b) {
 
 bool wk__tile_needs_rounding(const wk__tile_instr *i) {
   static const bool exact[WK__LOOP_COUNT] = {
-      [WK__LOOP_bit_and] = true, [WK__LOOP_bit_or] = true, [WK__LOOP_bit_xor] = true, [WK__LOOP_max] = true,
-      [WK__LOOP_min] = true,     [WK__LOOP_where] = true,  [WK__LOOP_sign] = true,    [WK__LOOP_trunc] = true,
-      [WK__LOOP_fmod] = true,
+      [WK__LOOP_bit_and] = true, [WK__LOOP_bit_or] = true, [WK__LOOP_bit_xor] = true,
+      [WK__LOOP_max] = true,     [WK__LOOP_min] = true,    [WK__LOOP_where] = true,
+      [WK__LOOP_sign] = true,    [WK__LOOP_trunc] = true,  [WK__LOOP_fmod] = true,
   };
   const wk__tile_type *t = &i->type;
   int compute = wk__tile_compute(t);
@@ -92,9 +92,7 @@ wk__tile tile_emit(wk__tile_builder *b, wk__tile_op op, const wk__tile_type *typ
   return wk__tile_append(b, &i);
 }
 
-void wk__tile_builder_init(wk__tile_builder *b, wk__tile_kernel *kernel) {
-  *b = (wk__tile_builder){.kernel = kernel};
-}
+void wk__tile_builder_init(wk__tile_builder *b, wk__tile_kernel *kernel) { *b = (wk__tile_builder){.kernel = kernel}; }
 
 void wk__tile_builder_release(wk__tile_builder *b) {
   for (int d = 0; d < b->depth; d++) wk__free(b->regions[d].carries);
@@ -115,7 +113,8 @@ wk__tile wk__tile_parameter(wk__tile_builder *b, wk_dtype dtype, bool pointer) {
 }
 
 wk__tile wk__tile_program_id(wk__tile_builder *b, int axis) {
-  if (axis < 0 || axis > 2) return wk__tile_refuse(b, WK_VALUE_ERROR, "program_id axis must be 0, 1, or 2 but got %d", axis);
+  if (axis < 0 || axis > 2)
+    return wk__tile_refuse(b, WK_VALUE_ERROR, "program_id axis must be 0, 1, or 2 but got %d", axis);
   return numbered(b, WK__TILE_program_id, WK_INT32, false, axis);
 }
 
@@ -129,8 +128,8 @@ wk__tile wk__tile_num_programs(wk__tile_builder *b, int axis) {
 
 const char *tile_dtype_name(int dtype) {
   static const char *const names[WK_DTYPE_COUNT] = {
-      [WK_BOOL] = "int1",           [WK_FLOAT16] = "fp16",       [WK_BFLOAT16] = "bf16", [WK_FLOAT32] = "fp32",
-      [WK_FLOAT64] = "fp64",        [WK_FLOAT8_E4M3] = "fp8e4nv", [WK_FLOAT8_E5M2] = "fp8e5",
+      [WK_BOOL] = "int1",    [WK_FLOAT16] = "fp16",        [WK_BFLOAT16] = "bf16",     [WK_FLOAT32] = "fp32",
+      [WK_FLOAT64] = "fp64", [WK_FLOAT8_E4M3] = "fp8e4nv", [WK_FLOAT8_E5M2] = "fp8e5",
   };
   return names[dtype] ? names[dtype] : wk__dtypes[dtype].name;
 }
@@ -230,7 +229,8 @@ bool tile_check_shape(wk__tile_builder *b, int ndim, const int32_t *shape) {
 
 static bool set_shape(wk__tile_builder *b, wk__tile_type *t, int ndim, const int64_t *shape) {
   if (ndim > WK__TILE_DIMS)
-    return wk__tile_refuse(b, WK_VALUE_ERROR, "blocks have at most %d dims, and this has %d", WK__TILE_DIMS, ndim), false;
+    return wk__tile_refuse(b, WK_VALUE_ERROR, "blocks have at most %d dims, and this has %d", WK__TILE_DIMS, ndim),
+           false;
   t->ndim = (uint8_t)ndim;
   for (int d = 0; d < WK__TILE_DIMS; d++) {
     int64_t size = d < ndim ? shape[d] : 1;
@@ -257,7 +257,8 @@ wk__tile wk__tile_expand_dims(wk__tile_builder *b, wk__tile x, int axis) {
   const wk__tile_type *t = type_of(b, x);
   int64_t shape[WK__TILE_DIMS + 1];
   int ndim = t->ndim, at = axis < 0 ? axis + ndim + 1 : axis;
-  if (at < 0 || at > ndim) return wk__tile_refuse(b, WK_VALUE_ERROR, "invalid axis %d. Expected %d <= axis <= %d", axis, -ndim - 1, ndim);
+  if (at < 0 || at > ndim)
+    return wk__tile_refuse(b, WK_VALUE_ERROR, "invalid axis %d. Expected %d <= axis <= %d", axis, -ndim - 1, ndim);
   for (int d = 0; d <= ndim; d++) shape[d] = d == at ? 1 : t->shape[d < at ? d : d - 1];
   return wk__tile_view(b, x, ndim + 1, shape);
 }
@@ -273,10 +274,11 @@ wk__tile wk__tile_broadcast(wk__tile_builder *b, wk__tile x, int ndim, const int
     return wk__tile_refuse(b, WK_VALUE_ERROR, "Cannot broadcast, rank mismatch: %d dims to %d", from->ndim, ndim);
   for (int d = 0; d < from->ndim; d++)
     if (from->shape[d] != 1 && from->shape[d] != t.shape[d])
-      return wk__tile_refuse(b, WK_VALUE_ERROR,
-                             "Cannot broadcast, the expanded size of the tensor (%d) must match the existing size (%d) at "
-                             "non-singleton dimension %d",
-                             (int)t.shape[d], (int)from->shape[d], d);
+      return wk__tile_refuse(
+          b, WK_VALUE_ERROR,
+          "Cannot broadcast, the expanded size of the tensor (%d) must match the existing size (%d) at "
+          "non-singleton dimension %d",
+          (int)t.shape[d], (int)from->shape[d], d);
   if (tile_known(b, x)) return wk__tile_filled(b, b->kernel->instrs[x].number, &t);
   return tile_emit(b, WK__TILE_broadcast, &t, x, 0, 0);
 }
@@ -330,7 +332,8 @@ wk__tile wk__tile_permute(wk__tile_builder *b, wk__tile x, int ndim, const int *
 wk__tile wk__tile_cast(wk__tile_builder *b, wk__tile x, wk_dtype dtype) {
   if (b->status != WK_OK) return 0;
   wk__tile_type t = *type_of(b, x);
-  if (t.pointer && dtype != WK_INT64 && dtype != WK_UINT64 && dtype != WK_BOOL) return refuse_type(b, "cannot cast %s to a number", x);
+  if (t.pointer && dtype != WK_INT64 && dtype != WK_UINT64 && dtype != WK_BOOL)
+    return refuse_type(b, "cannot cast %s to a number", x);
   if (!t.pointer && t.dtype == dtype) return x;
   t.dtype = (uint8_t)dtype, t.pointer = false;
   const wk__tile_instr *i = &b->kernel->instrs[x];
@@ -346,7 +349,8 @@ wk__tile wk__tile_cast(wk__tile_builder *b, wk__tile x, wk_dtype dtype) {
 wk__tile wk__tile_cast_pointer(wk__tile_builder *b, wk__tile x, wk_dtype dtype) {
   if (b->status != WK_OK) return 0;
   wk__tile_type t = *type_of(b, x);
-  if (!t.pointer && t.dtype != WK_INT64 && t.dtype != WK_UINT64) return refuse_type(b, "cannot cast %s to a pointer", x);
+  if (!t.pointer && t.dtype != WK_INT64 && t.dtype != WK_UINT64)
+    return refuse_type(b, "cannot cast %s to a pointer", x);
   if (t.pointer && t.dtype == dtype) return x;
   t.dtype = (uint8_t)dtype, t.pointer = true;
   return tile_emit(b, WK__TILE_cast, &t, x, 0, 0);
@@ -407,7 +411,7 @@ wk__tile wk__tile_unary(wk__tile_builder *b, const char *name, wk__tile x) {
     if (n.category == WK__FLOAT_KIND)
       n.d = -n.d;
     else
-      n.i = (int64_t)-(uint64_t)n.i;
+      n.i = (int64_t) - (uint64_t)n.i;
     return wk__tile_filled(b, n, &type);
   }
   if (op == WK__LOOP_abs && (t->dtype == WK_BOOL || wk__dtype_is_unsigned(t->dtype))) return x;
@@ -421,20 +425,31 @@ typedef struct binary_op {
   bool divides, bits, compares, floats; /* floats: of integers in f32 */
 } binary_op;
 static const binary_op binary_ops[] = {
-    {"add", WK__LOOP_add, 0, 0, 0, 0, 0},          {"sub", WK__LOOP_sub, 0, 0, 0, 0, 0},
-    {"mul", WK__LOOP_mul, 0, 0, 0, 0, 0},          {"truediv", WK__LOOP_div, 0, 1, 0, 0, 1},
-    {"floordiv", 0, WK__LOOP_trunc_div, 1, 0, 0, 0}, {"mod", WK__LOOP_fmod, WK__LOOP_fmod, 1, 0, 0, 0},
-    {"and", 0, WK__LOOP_bit_and, 0, 1, 0, 0},      {"or", 0, WK__LOOP_bit_or, 0, 1, 0, 0},
-    {"xor", 0, WK__LOOP_bit_xor, 0, 1, 0, 0},      {"lshift", 0, WK__LOOP_shift_left, 0, 1, 0, 0},
-    {"rshift", 0, WK__LOOP_shift_right, 0, 1, 0, 0}, {"eq", WK__LOOP_eq, 0, 0, 0, 1, 0},
-    {"ne", WK__LOOP_ne, 0, 0, 0, 1, 0},            {"lt", WK__LOOP_lt, 0, 0, 0, 1, 0},
-    {"le", WK__LOOP_le, 0, 0, 0, 1, 0},            {"gt", WK__LOOP_gt, 0, 0, 0, 1, 0},
-    {"ge", WK__LOOP_ge, 0, 0, 0, 1, 0},            {"maximum", WK__LOOP_max, 0, 0, 0, 0, 0},
-    {"minimum", WK__LOOP_min, 0, 0, 0, 0, 0},      {"pow", WK__LOOP_pow, 0, 0, 0, 0, 1},
+    {"add", WK__LOOP_add, 0, 0, 0, 0, 0},
+    {"sub", WK__LOOP_sub, 0, 0, 0, 0, 0},
+    {"mul", WK__LOOP_mul, 0, 0, 0, 0, 0},
+    {"truediv", WK__LOOP_div, 0, 1, 0, 0, 1},
+    {"floordiv", 0, WK__LOOP_trunc_div, 1, 0, 0, 0},
+    {"mod", WK__LOOP_fmod, WK__LOOP_fmod, 1, 0, 0, 0},
+    {"and", 0, WK__LOOP_bit_and, 0, 1, 0, 0},
+    {"or", 0, WK__LOOP_bit_or, 0, 1, 0, 0},
+    {"xor", 0, WK__LOOP_bit_xor, 0, 1, 0, 0},
+    {"lshift", 0, WK__LOOP_shift_left, 0, 1, 0, 0},
+    {"rshift", 0, WK__LOOP_shift_right, 0, 1, 0, 0},
+    {"eq", WK__LOOP_eq, 0, 0, 0, 1, 0},
+    {"ne", WK__LOOP_ne, 0, 0, 0, 1, 0},
+    {"lt", WK__LOOP_lt, 0, 0, 0, 1, 0},
+    {"le", WK__LOOP_le, 0, 0, 0, 1, 0},
+    {"gt", WK__LOOP_gt, 0, 0, 0, 1, 0},
+    {"ge", WK__LOOP_ge, 0, 0, 0, 1, 0},
+    {"maximum", WK__LOOP_max, 0, 0, 0, 0, 0},
+    {"minimum", WK__LOOP_min, 0, 0, 0, 0, 0},
+    {"pow", WK__LOOP_pow, 0, 0, 0, 0, 1},
 };
 
 /* 0: the two have no common dtype, and an error is set. The language's rules: numbers of the source give way to the
- * other's kind; else the wider float, fp32 for a mix of small ones, and of integers the wider, unsigned when as wide. */
+ * other's kind; else the wider float, fp32 for a mix of small ones, and of integers the wider, unsigned when as wide.
+ */
 static int common_dtype(wk__tile_builder *b, wk__tile x, wk__tile y, int weak, const binary_op *op, bool *out_ok) {
   const wk__tile_type *s = type_of(b, x), *t = type_of(b, y);
   int p = s->dtype, q = t->dtype;
@@ -578,8 +593,7 @@ wk__tile wk__tile_where(wk__tile_builder *b, wk__tile condition, wk__tile x, wk_
     if (!ok) return 0;
   }
   if (!wk__tile_broadcast_pair(b, &condition, &x) || !wk__tile_broadcast_pair(b, &condition, &y)) return 0;
-  wk__tile_instr i = {
-      .op = WK__TILE_map, .map = WK__LOOP_where, .type = *type_of(b, x), .operands = {condition, x, y}};
+  wk__tile_instr i = {.op = WK__TILE_map, .map = WK__LOOP_where, .type = *type_of(b, x), .operands = {condition, x, y}};
   return wk__tile_append(b, &i);
 }
 
@@ -614,18 +628,21 @@ static wk__tile widened(wk__tile_builder *b, wk__tile x, bool is_sum) {
 wk__tile wk__tile_reduce(wk__tile_builder *b, const char *name, wk__tile x, int axis, bool keep) {
   if (b->status != WK_OK) return 0;
   static const char *const names[] = {"sum", "max", "min", "argmax", "argmin", "xor_sum", "prod"};
-  static const uint8_t ops[] = {WK__LOOP_reduce_sum,    WK__LOOP_reduce_max,    WK__LOOP_reduce_min, WK__LOOP_reduce_argmax,
-                                WK__LOOP_reduce_argmin, WK__LOOP_bit_xor, WK__LOOP_reduce_prod};
+  static const uint8_t ops[] = {WK__LOOP_reduce_sum,    WK__LOOP_reduce_max,    WK__LOOP_reduce_min,
+                                WK__LOOP_reduce_argmax, WK__LOOP_reduce_argmin, WK__LOOP_bit_xor,
+                                WK__LOOP_reduce_prod};
   int op = -1, at = axis_of(b, x, axis);
   for (size_t i = 0; i < WK_COUNT(names); i++)
     if (strcmp(name, names[i]) == 0) op = ops[i];
   if (at < 0) return 0;
   if (op < 0) return wk__tile_refuse(b, WK_VALUE_ERROR, "there is no reduction '%s'", name);
   if (type_of(b, x)->pointer) return refuse_type(b, "cannot reduce %s", x);
-  if (op == WK__LOOP_bit_xor && !is_integer(type_of(b, x))) return refuse_type(b, "xor_sum only supported for integers, not %s", x);
+  if (op == WK__LOOP_bit_xor && !is_integer(type_of(b, x)))
+    return refuse_type(b, "xor_sum only supported for integers, not %s", x);
   x = widened(b, x, op == WK__LOOP_reduce_sum);
   if (b->status != WK_OK) return 0;
-  wk__tile_instr i = {.op = WK__TILE_reduce, .map = (uint8_t)op, .axis = (uint8_t)at, .type = *type_of(b, x), .operands = {x}};
+  wk__tile_instr i = {
+      .op = WK__TILE_reduce, .map = (uint8_t)op, .axis = (uint8_t)at, .type = *type_of(b, x), .operands = {x}};
   int64_t kept[WK__TILE_DIMS];
   int ndim = i.type.ndim--;
   for (int d = 0; d < ndim; d++) kept[d] = d == at ? 1 : i.type.shape[d];
@@ -665,10 +682,11 @@ wk__tile wk__tile_dot(wk__tile_builder *b, wk__tile x, wk__tile y, wk__tile sum,
   if (s->pointer || t->pointer || s->dtype != t->dtype)
     return wk__tile_refuse(b, WK_TYPE_ERROR, "Both operands must be same dtype. Got %s and %s", first, second);
   if (s->shape[1] != t->shape[0])
-    return wk__tile_refuse(b, WK_VALUE_ERROR,
-                           "First input shape (%s) and second input shape (%s) are not compatible for matmul (second index "
-                           "of first shape (%d) must be equal to first index of second shape (%d)",
-                           first, second, (int)s->shape[1], (int)t->shape[0]);
+    return wk__tile_refuse(
+        b, WK_VALUE_ERROR,
+        "First input shape (%s) and second input shape (%s) are not compatible for matmul (second index "
+        "of first shape (%d) must be equal to first index of second shape (%d)",
+        first, second, (int)s->shape[1], (int)t->shape[0]);
   if (s->shape[0] < 1 || s->shape[1] < 16 || t->shape[1] < 1)
     return wk__tile_refuse(b, WK_VALUE_ERROR, "Input shapes should have M >= 1, N >= 1 and K >= 16");
   if (!is_float(s) && s->dtype != WK_INT8 && s->dtype != WK_UINT8)
@@ -681,7 +699,10 @@ wk__tile wk__tile_dot(wk__tile_builder *b, wk__tile x, wk__tile y, wk__tile sum,
   if (!sums) sums = wk__tile_filled(b, (wk__scalar){.category = WK__INTEGER_KIND}, &type);
   wk__tile v = tile_emit(b, WK__TILE_dot, &type, x, y, sums);
   if (sum && sum != sums) v = wk__tile_binary(b, "add", wk__tile_cast(b, v, (wk_dtype)type_of(b, sum)->dtype), sum, 0);
-  return wk__tile_cast(b, v, sum && b->status == WK_OK ? (wk_dtype)type_of(b, sum)->dtype : dtype == WK_DTYPE_NONE ? (wk_dtype)type.dtype : dtype);
+  return wk__tile_cast(b, v,
+                       sum && b->status == WK_OK ? (wk_dtype)type_of(b, sum)->dtype
+                       : dtype == WK_DTYPE_NONE  ? (wk_dtype)type.dtype
+                                                 : dtype);
 }
 
 /* ---- random numbers ---- */

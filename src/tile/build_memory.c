@@ -14,7 +14,8 @@ static bool fit(wk__tile_builder *b, wk__tile *pointer, wk__tile *x) {
   if (b->status != WK_OK) return false;
   wk__tile_type t = *type_of(b, *pointer);
   if (t.ndim == 0 && type_of(b, *x)->ndim > 0)
-    return wk__tile_refuse(b, WK_VALUE_ERROR, "Mask argument cannot be block type if pointer argument is not a block"), false;
+    return wk__tile_refuse(b, WK_VALUE_ERROR, "Mask argument cannot be block type if pointer argument is not a block"),
+           false;
   for (int d = 0; d < t.ndim; d++) shape[d] = t.shape[d];
   while (b->status == WK_OK && type_of(b, *x)->ndim && type_of(b, *x)->ndim < t.ndim)
     *x = wk__tile_expand_dims(b, *x, 0);
@@ -58,7 +59,8 @@ static bool fit_value(wk__tile_builder *b, wk__tile *pointer, wk__tile *value) {
   if (b->status != WK_OK) return false;
   if (type_of(b, *pointer)->ndim) return wk__tile_broadcast_pair(b, pointer, value);
   if (type_of(b, *value)->ndim)
-    return wk__tile_refuse(b, WK_VALUE_ERROR, "Value argument cannot be block type if pointer argument is not a block"), false;
+    return wk__tile_refuse(b, WK_VALUE_ERROR, "Value argument cannot be block type if pointer argument is not a block"),
+           false;
   return true;
 }
 

@@ -7,7 +7,8 @@
 static bool enter(wk__tile_builder *b, int count) {
   if (b->status != WK_OK) return false;
   if (b->depth == WK__TILE_MAX_DEPTH)
-    return wk__tile_refuse(b, WK_VALUE_ERROR, "regions are nested too deeply (more than %d)", WK__TILE_MAX_DEPTH), false;
+    return wk__tile_refuse(b, WK_VALUE_ERROR, "regions are nested too deeply (more than %d)", WK__TILE_MAX_DEPTH),
+           false;
   wk__tile *carries = wk__alloc((size_t)(count + 1) * sizeof *carries);
   if (!carries) return b->status = WK_OUT_OF_MEMORY, false;
   b->regions[b->depth].carries = carries, b->regions[b->depth].count = count, b->regions[b->depth].other = 0;
@@ -66,10 +67,11 @@ static bool check_next(wk__tile_builder *b, wk__tile carry, wk__tile value, cons
   if (wk__tile_same_type(type_of(b, carry), type_of(b, value))) return true;
   tile_type_name(type_of(b, carry), first, sizeof first);
   tile_type_name(type_of(b, value), second, sizeof second);
-  return wk__tile_refuse(b, WK_TYPE_ERROR,
-                         "Loop-carried variable %s has initial type %s but is re-assigned to %s in loop! Please make sure "
-                         "that the type stays consistent.",
-                         name, first, second),
+  return wk__tile_refuse(
+             b, WK_TYPE_ERROR,
+             "Loop-carried variable %s has initial type %s but is re-assigned to %s in loop! Please make sure "
+             "that the type stays consistent.",
+             name, first, second),
          false;
 }
 

@@ -21,8 +21,8 @@
  *   dot      is, per element, a chain of fused multiply-adds over ascending k that starts at 0, in blocks of
  *            WK__TILE_K_BLOCK, each of which is added to the sum; on tensor cores theirs.
  *
- * Building (build.c) checks types and broadcasts, promotes numbers, and folds what is known; its errors are a program's.
- * Verifying (verify.c) says what is well formed: an error there is ours. Tests: tests/c/test_tile.c. */
+ * Building (build.c) checks types and broadcasts, promotes numbers, and folds what is known; its errors are a
+ * program's. Verifying (verify.c) says what is well formed: an error there is ours. Tests: tests/c/test_tile.c. */
 #ifndef WICK_TILE_TILE_H
 #define WICK_TILE_TILE_H
 

@@ -66,7 +66,8 @@ static wk_status check_operands(const checker *c, wk__tile v) {
 static bool map_fits(const checker *c, const wk__tile_instr *i) {
   const wk__loop_op_info *op = &wk__loop_ops[i->map];
   const wk__tile_type *t = &i->type, *first = &operand(c, i, 0)->type;
-  if (i->map == WK__LOOP_NONE || i->map >= WK__LOOP_COUNT || op->op_class != WK__CLASS_MAP || op->arity == 0) return false;
+  if (i->map == WK__LOOP_NONE || i->map >= WK__LOOP_COUNT || op->op_class != WK__CLASS_MAP || op->arity == 0)
+    return false;
   if (op->rule == WK__RULE_SPECIAL) return false;
   for (int o = 0; o < op->arity; o++)
     if (!wk__tile_same_shape(t, &operand(c, i, o)->type)) return false;
@@ -221,7 +222,8 @@ static wk_status check_region(checker *c, wk__tile v) {
       c->regions[c->depth].ending = true;
       return WK_OK;
     case WK__TILE_test:
-      if (inside != WK__TILE_while || c->regions[c->depth].divided) return broken(c, v, "not in a while, or its second");
+      if (inside != WK__TILE_while || c->regions[c->depth].divided)
+        return broken(c, v, "not in a while, or its second");
       c->regions[c->depth].divided = true;
       return WK_OK;
     case WK__TILE_else:
@@ -244,7 +246,8 @@ static wk_status check_region(checker *c, wk__tile v) {
 static wk_status check(checker *c) {
   for (wk__tile v = c->k->instrs[0].next; v; v = c->k->instrs[v].next) {
     const wk__tile_instr *i = &c->k->instrs[v];
-    if (i->op == WK__TILE_none || i->op >= WK__TILE_OP_COUNT) return wk_fail(WK_INTERNAL_ERROR, "tile instruction %u: no operation", v);
+    if (i->op == WK__TILE_none || i->op >= WK__TILE_OP_COUNT)
+      return wk_fail(WK_INTERNAL_ERROR, "tile instruction %u: no operation", v);
     WK_TRY(check_operands(c, v));
     bool wants = wk__tile_ops[i->op].op_class == WK__TILE_VALUE || i->op == WK__TILE_load || i->op == WK__TILE_atomic ||
                  i->op == WK__TILE_carry || i->op == WK__TILE_for;

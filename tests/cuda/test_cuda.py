@@ -168,3 +168,16 @@ wick.cuda.synchronize()
     assert "product f32 1 x 64x64x64" in text
     assert "64x64: float32 >float32; reduce_max sub exp reduce_sum" in text
     assert "kernel_fill" in text
+
+
+def test_gradients_go_back_to_their_device():
+    x = torch.ones(3, requires_grad=True)
+    (x.to("cuda") * 2).sum().backward()
+    assert x.grad.device.type == "cpu" and x.grad.tolist() == [2] * 3
+    target = torch.zeros(2, 3, device="cuda")
+    target.copy_(x)
+    target.sum().backward()
+    assert x.grad.device.type == "cpu" and x.grad.tolist() == [4] * 3
+    half = torch.ones(3, device="cuda", requires_grad=True)
+    half.to("cpu", torch.float16).sum().backward()
+    assert half.grad.device.type == "cuda" and half.grad.dtype == torch.float32

@@ -12,9 +12,12 @@ _path = pathlib.Path(__file__).parent.parent / "python" / "test_tiles.py"
 _spec = importlib.util.spec_from_file_location("tile_kernels", _path)
 kernels = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(kernels)
+operations = kernels.operations
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64]
+)
 @pytest.mark.parametrize("n", [5000, 4096, 5008])
 def test_add(dtype, n):
     out, expected = kernels.run_add("cuda", dtype, n)
@@ -63,3 +66,45 @@ def test_attention(dtype, causal):
     out, expected = kernels.run_attention("cuda", dtype, causal=causal)
     tolerance = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float32: 1e-5}[dtype]
     torch.testing.assert_close(out, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_operations_on_floats_have_the_interpreters_bits(dtype):
+    got, expected = operations.of_floats("cuda", dtype), operations.of_floats("cpu", dtype)
+    same = (got == expected) | (got.isnan() & expected.isnan())
+    assert same.all(), same.logical_not().nonzero().tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.int8, torch.int16, torch.uint8])
+def test_operations_on_integers(dtype):
+    got, expected = operations.of_integers("cuda", dtype), operations.of_integers("cpu", dtype)
+    assert torch.equal(got, expected), (got != expected).nonzero().tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32])
+@pytest.mark.parametrize(("m", "n", "warps"), [(16, 64, 4), (1, 4, 2), (64, 2, 1), (128, 32, 8)])
+def test_operations_across_elements_have_the_interpreters_bits(dtype, m, n, warps):
+    _, got = operations.of_rows("cuda", dtype, m, n, warps)
+    _, expected = operations.of_rows("cpu", dtype, m, n)
+    assert torch.equal(got, expected), (got != expected).nonzero().tolist()[:10]
+
+
+@pytest.mark.parametrize("warps", [1, 2, 8])
+def test_three_dims(warps):
+    assert torch.equal(operations.of_solids("cuda", warps)[1], operations.of_solids("cpu")[1])
+
+
+def test_atomics():
+    found = operations.of_atomics("cuda").tolist()
+    assert found[4:] == kernels.ATOMIC_RESULTS[4:] and sorted(found[:4]) == sorted(kernels.ATOMIC_RESULTS[:4])
+
+
+@pytest.mark.parametrize(("n", "limit", "flag"), [(0, 3, True), (20, 7, False), (30, 100000, True), (5, 2, False)])
+def test_control_flow(n, limit, flag):
+    assert torch.equal(operations.of_flow("cuda", n, limit, flag), kernels.flow_in_python(n, limit, flag))
+
+
+def test_what_a_device_has_not_is_said():
+    x = torch.zeros(4, device="cuda")
+    with pytest.raises(ValueError, match="lies on another device"):
+        kernels.add_kernel[(1,)](x, x.cpu(), x, 4, BLOCK=4)

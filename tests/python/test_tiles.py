@@ -1,11 +1,22 @@
 """wick.tiles: kernels over blocks, compared with wick's operators. The same kernels run on the emulated CUDA device in
 tests/cuda/test_tiles.py, which imports them from here."""
 
+import importlib.util
+import pathlib
+import subprocess
+import sys
+import textwrap
+
 import pytest
 
 import wick as torch
 import wick.tiles as triton
 import wick.tiles.language as tl
+
+_path = pathlib.Path(__file__).parent / "tile_operations.py"
+_spec = importlib.util.spec_from_file_location("tile_operations", _path)
+operations = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(operations)
 
 # ---- kernels ----
 
@@ -188,9 +199,13 @@ def attention_kernel(
     acc = tl.zeros([BM, D], dtype=tl.float32)
     scale = scale * 1.44269504
     last = (block + 1) * BM if CAUSAL else S
-    acc, total, top = attend(acc, total * 0.0, top, queries, k_at, v_at, k_s, v_s, block * BM, 0, last, scale, CAUSAL, BM, BN)
+    acc, total, top = attend(
+        acc, total * 0.0, top, queries, k_at, v_at, k_s, v_s, block * BM, 0, last, scale, CAUSAL, BM, BN
+    )
     tl.store(logs + head * S + rows, top + tl.math.log2(total))
-    tl.store(out + head * o_h + rows[:, None] * o_s + channels[None, :], (acc / total[:, None]).to(out.dtype.element_ty))
+    tl.store(
+        out + head * o_h + rows[:, None] * o_s + channels[None, :], (acc / total[:, None]).to(out.dtype.element_ty)
+    )
 
 
 # ---- what they are run for; used by tests/cuda/test_tiles.py too ----
@@ -213,13 +228,18 @@ def run_softmax(device, rows=37, columns=781, warps=4):
     return out, torch.softmax(x, 1)
 
 
-def run_matmul(device, dtype=torch.float16, m=100, n=72, k=90, blocks=(32, 32, 32), activation="", transposed=False, warps=4):
+def run_matmul(
+    device, dtype=torch.float16, m=100, n=72, k=90, blocks=(32, 32, 32), activation="", transposed=False, warps=4
+):
     torch.manual_seed(0)
     a = torch.randn(m, k).to(dtype).to(device)
-    b = (torch.randn(n, k).to(dtype).to(device).t() if transposed else torch.randn(k, n).to(dtype).to(device))
+    b = torch.randn(n, k).to(dtype).to(device).t() if transposed else torch.randn(k, n).to(dtype).to(device)
     c = torch.empty(m, n, device=device, dtype=dtype)
     bm, bn, bk = blocks
-    grid = lambda meta: (triton.cdiv(m, meta["BM"]) * triton.cdiv(n, meta["BN"]),)
+
+    def grid(meta):
+        return (triton.cdiv(m, meta["BM"]) * triton.cdiv(n, meta["BN"]),)
+
     matmul_kernel[grid](a, b, c, m, n, k, a.stride(0), a.stride(1), b.stride(0), b.stride(1), c.stride(0), c.stride(1),
                         BM=bm, BN=bn, BK=bk, GROUP=2, ACTIVATION=activation, num_warps=warps)  # fmt: skip
     expected = a.cpu().float() @ b.cpu().float()
@@ -241,7 +261,9 @@ def run_norm(device, rows=30, n=200, groups=4):
     norm_forward[(rows,)](x, out, weight, bias, means, scales, x.stride(0), n, 1e-5, BLOCK=128)
     dw, db = torch.empty(groups, n, device=device), torch.empty(groups, n, device=device)
     locks, counts = (torch.zeros(groups, dtype=torch.int32, device=device) for _ in range(2))
-    norm_backward[(rows,)](dx, dy, dw, db, x, weight, means, scales, locks, counts, x.stride(0), n, GROUPS=groups, BLOCK=256)
+    norm_backward[(rows,)](
+        dx, dy, dw, db, x, weight, means, scales, locks, counts, x.stride(0), n, GROUPS=groups, BLOCK=256
+    )
     sums = [torch.empty(n, device=device) for _ in range(2)]
     for parts, total in zip((dw, db), sums, strict=True):
         column_sums[(triton.cdiv(n, 64),)](parts, total, groups, n, BM=8, BN=64)
@@ -266,7 +288,9 @@ def run_attention(device, dtype=torch.float16, heads=2, s=64, d=16, bm=32, bn=16
 # ---- tests ----
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64]
+)
 def test_add_has_the_operators_bits(dtype):
     out, expected = run_add("cpu", dtype)
     assert torch.equal(out, expected)
@@ -323,3 +347,221 @@ def test_layer_norm_forward_and_backward():
 def test_attention(causal):
     out, expected = run_attention("cpu", causal=causal)
     torch.testing.assert_close(out, expected, rtol=2e-3, atol=2e-3)  # probabilities and results are halves
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_operations_on_floats(dtype):
+    torch.manual_seed(1)
+    x, y = (torch.randn(64) * 2), torch.randn(64)
+    x[:4] = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0])
+    a, b = x.to(dtype), y.to(dtype)
+    small = dtype in (torch.float16, torch.bfloat16)
+    quotient = (a.float() / b.float()) if small else a / b
+    expected = [
+        a + b, a - b, a * b, quotient, -a, a.abs(), torch.maximum(a, b), torch.minimum(a, b),
+        torch.fmod(a.float(), b.float()) if small else torch.fmod(a, b), a.exp(), torch.exp2(a * 20), a.abs().log(), a.abs().log2(),
+        a.sin(), a.cos(), a.abs().sqrt(), a.abs().rsqrt(), a.floor(), a.ceil(), a.erf(), a.sigmoid(), a.tanh(), None,
+        torch.where(a < b, a, b), None, (a == b) | (a != a), (a < b) & (a > -1), ~(a >= b), a.half(), a.bfloat16(), a.abs() ** b,
+        a.clamp(-0.5, 0.5),
+    ]  # fmt: skip
+    got = operations.of_floats("cpu", dtype)
+    for i, e in enumerate(expected):
+        if e is not None:
+            limit = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype, 2e-6)  # of exp2: its argument is rounded
+            torch.testing.assert_close(got[i], e.float(), rtol=limit, atol=limit, equal_nan=True, msg=lambda m, i=i: f"{i}: {m}")
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.int8, torch.int16, torch.uint8])
+def test_operations_on_integers(dtype):
+    torch.manual_seed(1)
+    a, b = torch.randint(0 if dtype == torch.uint8 else -100, 100, (64,)).to(dtype), torch.randint(1, 100, (64,)).to(dtype)
+    got = operations.of_integers("cpu", dtype)
+    quotient = torch.div(a, b, rounding_mode="trunc")
+    expected = [a + b, a - b, a * b, quotient, torch.fmod(a, b), -a, ~a, a & b, a | b, a ^ b, a << 3, a >> 2, a < b, a >= b, a == b,
+                torch.maximum(a, b), torch.minimum(a, b), a.abs(), torch.where(a > 0, a, b), a.float(), a.to(torch.int8), a.long(),
+                (a / b).int(), torch.div((a + (b - 1)).to(dtype), b, rounding_mode="trunc")]  # fmt: skip
+    for i, e in enumerate(expected):
+        assert torch.equal(got[i], e.long()), i
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32])
+@pytest.mark.parametrize(("m", "n"), [(16, 64), (1, 4), (64, 2)])
+def test_operations_across_elements(dtype, m, n):
+    x, out = operations.of_rows("cpu", dtype, m, n)
+    expected = [x.sum(1), x.sum(0), x.amax(1), x.amin(0), x.argmax(1), x.argmin(0), x.sum(), x.max(), x.cumsum(1),
+                x.flip(0).cumsum(0).flip(0), x.t(), x - x.max(), x.softmax(1)]  # fmt: skip
+    expected = torch.cat([e.reshape(-1).float() for e in expected])
+    limit = 5e-2 if dtype == torch.float16 else 1e-5  # halves are rounded after each addition
+    torch.testing.assert_close(out, expected, rtol=limit, atol=limit)
+
+
+def test_three_dims():
+    x, out = operations.of_solids("cpu")
+    expected = [x.permute(2, 0, 1) + 1, x.sum(1), x.permute(2, 0, 1).sum(1)]
+    assert torch.equal(out, torch.cat([e.reshape(-1).int() for e in expected]))
+
+
+ATOMIC_RESULTS = [1984, 2016, 2048, 2080, 127, 7, 6, 7, 496 ^ 1520 ^ 2544 ^ 3568, 4, 0, 2, 4, 6, 0, 0]
+
+
+def test_atomics():
+    assert sorted(operations.of_atomics("cpu")[:4].tolist()) == sorted(ATOMIC_RESULTS[:4])
+    assert operations.of_atomics("cpu")[4:].tolist() == ATOMIC_RESULTS[4:]
+
+
+def flow_in_python(n, limit, flag):
+    a = torch.arange(32.0)
+    low, high, count = 0, 1, 0
+    while low < n and count != 50:
+        low, high = high, low + high
+        count += 1
+        if low % 2 == 0:
+            a = a + 1
+        elif low > 8:
+            a = a * (1.0 if flag else 2.0)
+    a = a + 1
+    for i in (*(-i for i in range(5, -5, -3)), *range(0, n, limit)):
+        a = a + i
+    if a.sum() > limit:
+        a = a * 2
+    elif limit == 3:
+        limit += 1
+    else:
+        a = -a
+    return ((a if flag else a + limit) + low + count).expand(3, 32)
+
+
+@pytest.mark.parametrize("flag", [True, False])
+@pytest.mark.parametrize(("n", "limit"), [(0, 3), (20, 7), (30, 100000), (5, 2)])
+def test_control_flow(n, limit, flag):
+    assert torch.equal(operations.of_flow("cpu", n, limit, flag), flow_in_python(n, limit, flag))
+
+
+# ---- the interface ----
+
+
+def test_kernels_are_built_once_for_each_kind_of_arguments():
+    kernel = triton.jit(add_kernel.fn)
+    x = torch.ones(64)
+    first = kernel[(1,)](x, x, x.clone(), 64, BLOCK=64)
+    assert kernel[(1,)](x, x, x.clone(), 32, BLOCK=64) is first
+    assert kernel[(1,)](x.double(), x, x.clone(), 32, BLOCK=64) is not first
+    assert kernel[(1,)](x, x, x.clone(), 32, BLOCK=128) is not first
+    assert "parameter int32 3" in first.text and "n" not in kernel[(1,)](x, x, x.clone(), 1, BLOCK=64)._parameters
+
+
+def test_autotune_and_heuristics():
+    seen = []
+
+    @triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 256}, num_warps=2)], key=["n"])
+    @triton.heuristics({"WHOLE": lambda args: seen.append(args["BLOCK"]) or args["n"] % args["BLOCK"] == 0})
+    @triton.jit
+    def twice(x, out, n, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        if WHOLE:
+            tl.store(out + at, tl.load(x + at) * 2)
+        else:
+            tl.store(out + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
+
+    x, out = torch.arange(320.0), torch.zeros(320)
+    twice[lambda meta: (triton.cdiv(320, meta["BLOCK"]),)](x, out, 320)
+    assert torch.equal(out, x * 2) and set(seen) == {64, 256}
+    assert twice.best_config in twice.configs
+
+
+def test_launches_in_compiled_functions():
+    def f(x):
+        y = x + 1
+        out = torch.empty_like(y)
+        add_kernel[(1,)](y, y, out, 64, BLOCK=64)
+        return out * 3
+
+    x = torch.arange(64.0)
+    compiled = torch.compile(f)
+    for _ in range(3):
+        assert torch.equal(compiled(x), f(x))
+
+
+@triton.jit
+def undefined(x):
+    tl.store(x, y)  # noqa: F821
+
+
+@triton.jit
+def changing(x, n):
+    total = 0
+    for i in range(n):
+        total += tl.load(x + i)
+    tl.store(x, total)
+
+
+@triton.jit
+def bad_shapes(x):
+    tl.store(x + tl.arange(0, 32), tl.arange(0, 64))
+
+
+@triton.jit
+def asserting(x, N: tl.constexpr):
+    tl.static_assert(N > 4, "too small")
+
+
+THRESHOLD = 5
+
+
+@triton.jit
+def uses_a_global(x):
+    tl.store(x, THRESHOLD)
+
+
+@pytest.mark.parametrize(("kernel", "arguments", "message"), [
+    (undefined, (), "y is not defined"), (changing, (4,), "Loop-carried variable total has initial type int32 but is re-assigned to fp32"),
+    (bad_shapes, (), "incompatible dimensions at index 0: 32 and 64"), (uses_a_global, (), "Cannot access global variable THRESHOLD"),
+    (asserting, (2,), "too small")])  # fmt: skip
+def test_mistakes_have_their_line(kernel, arguments, message):
+    with pytest.raises(triton.CompilationError) as error:
+        kernel[(1,)](torch.zeros(4), *arguments)
+    assert message in str(error.value) and f"def {kernel.__name__}(" in str(error.value)
+    assert str(error.value).startswith("at ")
+
+
+def test_wrong_launches():
+    x = torch.zeros(4)
+    with pytest.raises(TypeError, match="missing 1 required argument"):
+        changing[(1,)](x)
+    with pytest.raises(KeyError, match="num_wraps"):
+        changing[(1,)](x, 4, num_wraps=2)
+    with pytest.raises(RuntimeError, match="Cannot call @triton.jit"):
+        changing(x, 4)
+    with pytest.raises(ValueError, match="has no memory"):
+        uses_seven[(1,)](torch.zeros(4, device="meta"))
+    uses_seven[(0,)](x)
+    assert x.eq(0).all()
+
+
+@triton.jit
+def uses_seven(x):
+    tl.store(x, 7.0)
+
+
+def test_triton_is_imported_from_wick(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(textwrap.dedent("""
+        import importlib.util
+        assert importlib.util.find_spec("triton") is None or "site-packages" in importlib.util.find_spec("triton").origin
+        import torch, triton
+        import triton.language as tl
+        from triton.language.extra import libdevice
+        from triton.runtime import driver
+
+        @triton.jit
+        def kernel(x, N: tl.constexpr):
+            at = tl.arange(0, N)
+            tl.store(x + at, libdevice.tanh(tl.load(x + at)))
+
+        x = torch.ones(8, device=driver.active.get_active_torch_device())
+        kernel[(1,)](x, N=8)
+        assert torch.equal(x, torch.ones_like(x).tanh())
+        print(triton.testing.do_bench(lambda: x + x, warmup=1, rep=1) > 0)
+    """))
+    done = subprocess.run([sys.executable, "-m", "wick", script], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr

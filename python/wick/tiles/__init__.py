@@ -12,11 +12,12 @@
 
     add[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
 
-Under `python -m wick` and `wick._as_torch.install()`, `import triton` is this module where Triton is not installed.
+Under `python -m wick` and `wick._as_torch.install()`, `import triton` is this module (WICK_TRITON=installed: an
+installed Triton).
 docs/tile.md has the whole.
 """
 
-from . import errors, language, testing
+from . import errors, language, runtime, testing
 from ._autotune import Autotuner, Config, Heuristics, autotune, heuristics
 from ._jit import JITFunction, KernelInterface, jit
 from .errors import CompilationError, OutOfResources, TritonError
@@ -36,5 +37,5 @@ def next_power_of_2(n):
 
 __all__ = [
     "Autotuner", "CompilationError", "Config", "Heuristics", "JITFunction", "KernelInterface", "OutOfResources", "TritonError",
-    "autotune", "cdiv", "errors", "heuristics", "jit", "language", "next_power_of_2", "testing",
+    "autotune", "cdiv", "errors", "heuristics", "jit", "language", "next_power_of_2", "runtime", "testing",
 ]  # fmt: skip

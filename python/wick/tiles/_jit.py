@@ -5,6 +5,7 @@ import builtins
 import functools
 import inspect
 import textwrap
+from types import SimpleNamespace
 
 import wick
 from wick import _C
@@ -44,6 +45,42 @@ def _kind_of(value):
     if value is None or isinstance(value, (str, tuple, tl.dtype)) or callable(value):
         return ("constant", value)
     raise TypeError(f"{type(value).__name__} objects are no arguments of kernels")
+
+
+class CompiledKernel(KernelInterface):
+    """A kernel for arguments of some kinds, as warmup() and launches give it; kernel[grid](...) takes all arguments again."""
+
+    n_regs, n_spills, num_ctas = 64, 0, 1  # what is not known before a driver has made it: Triton's programs divide by it
+
+    def __init__(self, function, kernel, parameters, warps):
+        self.function, self.kernel, self._parameters, self.name = function, kernel, parameters, function.__name__
+        self.metadata = SimpleNamespace(name=self.name, num_warps=warps, shared=0, num_ctas=1)
+
+    @property
+    def text(self):
+        """The kernel in the tile IR."""
+        return self.kernel.text
+
+    @property
+    def asm(self):
+        return {"tile": self.text}
+
+    def _init_handles(self):
+        """Nothing: code is made at the first launch."""
+
+    def launch(self, grid, named):
+        if callable(grid):
+            grid = grid({n: tl._plain(v) for n, v in named.items()})
+        grid = [grid] if isinstance(grid, int) else [tl._plain(n) for n in grid]
+        if not 1 <= len(grid) <= 3:
+            raise ValueError("a grid has one, two or three dims")
+        self.kernel.launch((*grid, 1, 1)[:3], [named[n] for n in self._parameters])
+
+    def run(self, *args, grid, warmup=False, **kwargs):
+        named, _ = self.function._bind(args, kwargs)
+        self.launch(grid, named)
+
+    run._wick_disable = True
 
 
 class JITFunction(KernelInterface):
@@ -154,31 +191,16 @@ class JITFunction(KernelInterface):
             else:
                 tl._building.builder = outer
 
-    def kernel_for(self, *args, **kwargs):
-        """The kernel that a launch with such arguments runs; its `text` is the tile IR."""
-        named, options = self._bind(args, kwargs)
-        key, parameters = self._specialise(named)
-        return self._find(key, named, options)
-
-    def _find(self, key, named, options):
-        warps = options.get("num_warps", _OPTIONS["num_warps"])
-        kernel = self._kernels.get((key, warps))
-        if kernel is None:
-            kernel = self._kernels[key, warps] = self._build(key, named, warps)
-        return kernel
-
     def run(self, *args, grid, warmup=False, **kwargs):
         named, options = self._bind(args, kwargs)
         key, parameters = self._specialise(named)
-        kernel = self._find(key, named, options)
-        if warmup:
-            return kernel
-        if callable(grid):
-            grid = grid({n: tl._plain(v) for n, v in named.items()})
-        grid = [grid] if isinstance(grid, int) else [tl._plain(n) for n in grid]
-        if not 1 <= len(grid) <= 3:
-            raise ValueError("a grid has one, two or three dims")
-        kernel.launch((*grid, 1, 1)[:3], [named[n] for n in parameters])
+        warps = options.get("num_warps", _OPTIONS["num_warps"])
+        kernel = self._kernels.get((key, warps))
+        if kernel is None:
+            kernel = CompiledKernel(self, self._build(key, named, warps), parameters, warps)
+            self._kernels[key, warps] = kernel
+        if not warmup:
+            kernel.launch(grid, named)
         return kernel
 
     run._wick_disable = True  # a launch in compiled code ends its graph

@@ -54,3 +54,45 @@ def assert_close(x, y, atol=None, rtol=None, err_msg=""):
     x, y = x.detach().to("cpu", wick.float64), y.detach().to("cpu", wick.float64)
     if x.shape != y.shape or not wick.allclose(x, y, atol=atol, rtol=rtol, equal_nan=True):
         raise AssertionError(f"{err_msg} {x} is not close to {y} (atol={atol}, rtol={rtol})")
+
+
+class Benchmark:
+    """What perf_report() varies: x_names over x_vals, a line for each of line_vals."""
+
+    def __init__(self, x_names, x_vals, line_arg, line_vals, line_names, plot_name, args, xlabel="", ylabel="", x_log=False,
+                 y_log=False, styles=None):  # fmt: skip
+        self.x_names, self.x_vals = x_names, list(x_vals)
+        self.line_arg, self.line_vals, self.line_names = line_arg, line_vals, line_names
+        self.plot_name, self.args, self.ylabel = plot_name, args, ylabel
+
+
+class Mark:
+    """A function under perf_report(): run() measures and prints."""
+
+    def __init__(self, fn, benchmarks):
+        self.fn, self.benchmarks = fn, benchmarks
+
+    def _rows(self, bench, kwargs):
+        for x in bench.x_vals:
+            xs = x if isinstance(x, (list, tuple)) else [x] * len(bench.x_names)
+            named = dict(zip(bench.x_names, xs, strict=True))
+            row = [self.fn(**named, **{bench.line_arg: line}, **bench.args, **kwargs) for line in bench.line_vals]
+            yield [*xs, *[y[0] if isinstance(y, (tuple, list)) else y for y in row]]
+
+    def run(self, show_plots=False, print_data=False, save_path="", return_df=False, **kwargs):
+        """The rows of each benchmark, printed where `print_data`; plots are not drawn."""
+        results = []
+        for bench in self.benchmarks if isinstance(self.benchmarks, (list, tuple)) else [self.benchmarks]:
+            rows = list(self._rows(bench, kwargs))
+            if print_data:
+                print(f"{bench.plot_name}:")
+                print("  ".join([*bench.x_names, *bench.line_names]))
+                for row in rows:
+                    print("  ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in row))
+            results.append(rows)
+        return results if return_df else None
+
+
+def perf_report(benchmarks):
+    """@perf_report(Benchmark(...)) above a function that measures one point."""
+    return lambda fn: Mark(fn, benchmarks)

@@ -1,4 +1,5 @@
-/* Runs program instances. In: a plan and a launch. Out: memory that they have written. Test: tests/python/test_tile.py. */
+/* Runs program instances. In: a plan and a launch. Out: memory that they have written. Test:
+ * tests/python/test_tiles.py. */
 #include "cpu/tile/internal.h"
 
 static int64_t count_of(const tile_run *r, wk__tile v) { return wk__tile_elements(type_of(r, v)); }

@@ -1,5 +1,5 @@
 /* Operations across elements: copies between shapes, reductions, scans, products, random numbers.
- * Test: tests/python/test_tile.py. */
+ * Test: tests/python/test_tiles.py. */
 #include "cpu/gemm/gemm.h"
 #include "cpu/tile/internal.h"
 
@@ -16,8 +16,8 @@ static void copy_strided(const tile_run *r, wk__tile v, const void *source, cons
   for (int d = 0; d < t->ndim; d++) size[3 - t->ndim + d] = t->shape[d], by[3 - t->ndim + d] = stride[d];
   wk__load_fn *load = r->primitives->load[memory_of[wk__tile_lane(t)]];
   for (int64_t n = 0; n < size[0]; n++)
-    load((char *)value_of(r, v) + n * size[1] * size[2] * item, (const char *)source + n * by[0] * item, size[1], size[2],
-         by[1], by[2]);
+    load((char *)value_of(r, v) + n * size[1] * size[2] * item, (const char *)source + n * by[0] * item, size[1],
+         size[2], by[1], by[2]);
 }
 
 static void row_major(const wk__tile_type *t, int64_t *stride) {
@@ -74,7 +74,8 @@ static int combiner_of(int op) {
 }
 
 /* One step of the tree: neighbours, or halves. */
-static void fold_once(const tile_run *r, const wk__tile_instr *i, rows *s, const void *from, void *to, bool neighbours) {
+static void fold_once(const tile_run *r, const wk__tile_instr *i, rows *s, const void *from, void *to,
+                      bool neighbours) {
   wk__lane_type lane = wk__tile_lane(&i->type);
   wk__load_fn *load = r->primitives->load[memory_of[lane]];
   int64_t item = wk__lane_size(lane), half = s->length / 2, n = s->outer * half * s->inner;
@@ -96,18 +97,18 @@ static void fold_once(const tile_run *r, const wk__tile_instr *i, rows *s, const
   s->length = half;
 }
 
-#define BEST(name, type)                                                                                        \
-  static void best_##name(int64_t *out, const type *in, const rows *s, bool max) {                              \
-    for (int64_t o = 0; o < s->outer; o++)                                                                      \
-      for (int64_t n = 0; n < s->inner; n++) {                                                                  \
-        const type *p = in + o * s->length * s->inner + n;                                                      \
-        int64_t best = 0;                                                                                       \
-        for (int64_t e = 1; e < s->length; e++) {                                                               \
-          type a = p[best * s->inner], b = p[e * s->inner];                                                     \
-          if (a == a && (b != b || (max ? b > a : b < a))) best = e;                                            \
-        }                                                                                                       \
-        out[o * s->inner + n] = best;                                                                           \
-      }                                                                                                         \
+#define BEST(name, type)                                                           \
+  static void best_##name(int64_t *out, const type *in, const rows *s, bool max) { \
+    for (int64_t o = 0; o < s->outer; o++)                                         \
+      for (int64_t n = 0; n < s->inner; n++) {                                     \
+        const type *p = in + o * s->length * s->inner + n;                         \
+        int64_t best = 0;                                                          \
+        for (int64_t e = 1; e < s->length; e++) {                                  \
+          type a = p[best * s->inner], b = p[e * s->inner];                        \
+          if (a == a && (b != b || (max ? b > a : b < a))) best = e;               \
+        }                                                                          \
+        out[o * s->inner + n] = best;                                              \
+      }                                                                            \
   }
 BEST(bool, uint8_t)
 BEST(i64, int64_t)
@@ -218,7 +219,8 @@ static uint32_t philox(uint64_t seed, uint32_t offset, int word) {
   uint32_t c[4] = {offset, 0, 0, 0}, key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
   for (int round = 0; round < 10; round++) {
     uint64_t p = (uint64_t)c[0] * 0xD2511F53u, q = (uint64_t)c[2] * 0xCD9E8D57u;
-    uint32_t next[4] = {(uint32_t)(q >> 32) ^ c[1] ^ key[0], (uint32_t)q, (uint32_t)(p >> 32) ^ c[3] ^ key[1], (uint32_t)p};
+    uint32_t next[4] = {(uint32_t)(q >> 32) ^ c[1] ^ key[0], (uint32_t)q, (uint32_t)(p >> 32) ^ c[3] ^ key[1],
+                        (uint32_t)p};
     memcpy(c, next, sizeof c);
     key[0] += 0x9E3779B9u, key[1] += 0xBB67AE85u;
   }

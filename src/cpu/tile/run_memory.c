@@ -1,5 +1,5 @@
 /* Loads, stores and atomics of blocks of pointers. Runs of neighbours go through tier 0's copies.
- * Test: tests/python/test_tile.py. */
+ * Test: tests/python/test_tiles.py. */
 #include "cpu/tile/internal.h"
 
 /* Elements from e on that are all masked alike and, where they are there, lie one behind the other. */
@@ -99,17 +99,17 @@ static uint64_t to_memory(number value, int dtype) {
   return bits;
 }
 
-#define EXCHANGE(name, type)                                                                                      \
-  static uint64_t exchange_##name(void *at, int how, int dtype, number value, const number *compare) {           \
-    type *p = at, old = __atomic_load_n(p, __ATOMIC_RELAXED);                                                     \
-    for (;;) {                                                                                                    \
-      if (compare && old != (type)to_memory(*compare, dtype)) {                                                   \
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);                                                                  \
-        return old;                                                                                               \
-      }                                                                                                           \
-      type next = (type)to_memory(next_of((wk__tile_atomic)how, dtype, from_memory(old, dtype), value), dtype);   \
-      if (__atomic_compare_exchange_n(p, &old, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return old;      \
-    }                                                                                                             \
+#define EXCHANGE(name, type)                                                                                    \
+  static uint64_t exchange_##name(void *at, int how, int dtype, number value, const number *compare) {          \
+    type *p = at, old = __atomic_load_n(p, __ATOMIC_RELAXED);                                                   \
+    for (;;) {                                                                                                  \
+      if (compare && old != (type)to_memory(*compare, dtype)) {                                                 \
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);                                                                \
+        return old;                                                                                             \
+      }                                                                                                         \
+      type next = (type)to_memory(next_of((wk__tile_atomic)how, dtype, from_memory(old, dtype), value), dtype); \
+      if (__atomic_compare_exchange_n(p, &old, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return old;    \
+    }                                                                                                           \
   }
 EXCHANGE(16, uint16_t)
 EXCHANGE(32, uint32_t)

@@ -4,7 +4,7 @@
  * out among the threads of the pool and each runs to its end, so a lock that one holds is always given back.
  *
  * Addresses are a program's matter, as on a GPU. Nothing inside of blocks can be missed: places are fixed by shapes.
- * Tests: tests/c/test_tile.c, tests/python/test_tile.py. */
+ * Tests: tests/c/test_tile.c, tests/python/test_tiles.py. */
 #ifndef WICK_CPU_TILE_TILE_H
 #define WICK_CPU_TILE_TILE_H
 

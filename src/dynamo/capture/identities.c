@@ -20,6 +20,13 @@ bool wk__is_identity(const wk__recording *r, PyObject *o) {
   return r->identity_count && wk__map_get(&r->identity_numbers, key_of(o));
 }
 
+bool wk__holds_identity(const wk__recording *r, PyObject *o) {
+  if (!r->identity_count || !PyTuple_CheckExact(o)) return wk__is_identity(r, o);
+  bool holds = false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++) holds |= wk__is_identity(r, PyTuple_GET_ITEM(o, i));
+  return holds;
+}
+
 /* A number below 257 has no object of its own. */
 static bool is_one_of_its_own(PyObject *number) {
   int overflow;

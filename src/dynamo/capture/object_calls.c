@@ -12,8 +12,9 @@
 bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                               PyObject *const *args, Py_ssize_t count, PyObject **out) {
   bool gets = strcmp(name, "__getattribute__") == 0 && count == 1,
-       sets = strcmp(name, "__setattr__") == 0 && count == 2;
-  if (!(gets || sets) || !PyUnicode_Check(args[0]) || PyObject_TypeCheck(self, BINDING->module_type)) return false;
+       sets = strcmp(name, "__setattr__") == 0 && count == 2, deletes = strcmp(name, "__delattr__") == 0 && count == 1;
+  if (!(gets || sets || deletes) || !PyUnicode_Check(args[0]) || PyObject_TypeCheck(self, BINDING->module_type))
+    return false;
   PyObject *where = wk__is_python_instance(self) ? PyObject_GetAttrString(callable, "__objclass__") : NULL;
   const PyTypeObject *class = where && PyType_Check(where) ? (PyTypeObject *)where : NULL;
   bool usual = class && class->tp_getattro == PyObject_GenericGetAttr && class->tp_setattro == PyObject_GenericSetAttr;
@@ -23,7 +24,7 @@ bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, co
   if (gets)
     *out = wk__get_usual_attribute(f, r, self, args[0]);
   else
-    *out = wk__set_usual_attribute(f, r, self, args[0], args[1]) < 0 ? NULL : Py_NewRef(Py_None);
+    *out = wk__set_usual_attribute(f, r, self, args[0], sets ? args[1] : NULL) < 0 ? NULL : Py_NewRef(Py_None);
   return true;
 }
 

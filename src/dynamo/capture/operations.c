@@ -241,8 +241,16 @@ PyObject *wk__op_import(wk__frame *f, PyObject *name, PyObject *from_list, PyObj
 
 PyObject *wk__op_import_from(wk__frame *f, PyObject *module, PyObject *name) {
   RECORDING(wk__plain_import_from(f, module, name));
-  if (!PyModule_Check(module) || !PyDict_Contains(PyModule_GetDict(module), name))
-    return wk__refuse(f, "a name that is imported and has to be found");
+  if (!PyModule_Check(module)) return wk__refuse(f, "a name that is imported from something else than a module");
+  if (!PyDict_Contains(PyModule_GetDict(module), name)) { /* a module of a package, loaded when it is asked for */
+    wk__suspension suspension;
+    wk__session_suspend(f->session, true, &suspension);
+    PyObject *found = wk__plain_import_from(f, module, name);
+    wk__session_resume(f->session, &suspension);
+    if (!found || wk__recording_of(f) != r) return found;
+    Py_DECREF(found);
+    if (!PyDict_Contains(PyModule_GetDict(module), name)) return wk__refuse(f, "a name that a module computes");
+  }
   return wk__get_attribute(f, r, module, name);
 }
 int wk__op_import_star(wk__frame *f, PyObject *module) {
@@ -603,10 +611,13 @@ static void method_tried(wk__frame *f, wk__recording *r, int64_t step, PyObject 
 }
 
 /* Operands whose numbers the operation does not look at: of tensors, and of sequences that are joined. */
-static bool operands_usable(wk__frame *f, bool joins, PyObject *a, PyObject *b) {
+static bool operands_usable(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
+  bool joins = nb_kind == NB_ADD || nb_kind == NB_INPLACE_ADD, repeats = nb_kind == NB_MULTIPLY;
   bool tensor = wk__is_tensor_object(f, a) || wk__is_tensor_object(f, b);
   bool lists = Py_TYPE(a) == &PyList_Type && Py_TYPE(b) == &PyList_Type;
   if (PyAnySet_Check(a) && PyAnySet_Check(b)) return wk__keys_usable(f, a) && wk__keys_usable(f, b);
+  if (repeats && PyLong_CheckExact(b) && (Py_TYPE(a) == &PyList_Type || PyTuple_CheckExact(a)))
+    return wk__usable(f, b) && wk__passed_on(f, a);
   if (joins && (lists || (PyTuple_Check(a) && PyTuple_Check(b)))) return wk__passed_on(f, a) && wk__passed_on(f, b);
   const wk__recording *r = f->session->recording;
   bool number_a = tensor && wk__is_number(a) && !wk__is_identity(r, a);
@@ -619,10 +630,9 @@ PyObject *wk__op_binary(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
   PyObject *number;
   if (wk__symbolic_binary(r, nb_kind, a, b, &number) || wk__float_binary(r, nb_kind, a, b, &number)) return number;
   if (PyUnicode_Check(a) && wk__holds_marked_int(r, b)) return wk__refuse(f, "the text of a size that was marked");
-  bool joins = nb_kind == NB_ADD || nb_kind == NB_INPLACE_ADD;
   const char *method = wk__reg_find(r, a) >= 0 ? in_place_method(nb_kind, a) : NULL;
   bool blind = method && Py_TYPE(a) == &PyList_Type; /* what is added does not depend on what is there */
-  if (blind ? !wk__passed_on(f, b) : !operands_usable(f, joins, a, b)) return NULL;
+  if (blind ? !wk__passed_on(f, b) : !operands_usable(f, nb_kind, a, b)) return NULL;
   if (blind && wk__keep_before(r, wk__reg_find(r, a)) < 0) return NULL;
   if (method && did_method(f, r, a, method, b) < 0) return NULL;
   int64_t step = r->step_count - 1;
@@ -638,7 +648,7 @@ PyObject *wk__op_compare(wk__frame *f, int py_kind, PyObject *a, PyObject *b) {
   if (known >= 0) return Py_NewRef(known ? Py_True : Py_False);
   bool equal = py_kind == Py_EQ || py_kind == Py_NE;
   bool keys = equal && (wk__is_identity(r, a) || wk__is_identity(r, b) || (PyAnySet_Check(a) && PyAnySet_Check(b)));
-  bool usable = keys ? wk__keys_usable(f, a) && wk__keys_usable(f, b) : operands_usable(f, false, a, b);
+  bool usable = keys ? wk__keys_usable(f, a) && wk__keys_usable(f, b) : operands_usable(f, -1, a, b);
   if (!usable || wk__note_identity(f, r, a, b) < 0) return NULL;
   return wk__plain_compare(f, py_kind, a, b);
 }
@@ -692,7 +702,7 @@ static bool is_always_true(PyTypeObject *t) {
 int wk__op_true(wk__frame *f, PyObject *a) {
   RECORDING(wk__plain_true(f, a));
   if (is_always_true(Py_TYPE(a))) return 1;
-  if (wk__is_tensor_object(f, a)) return refused(f, "a branch on a tensor's value");
+  if (wk__is_tensor_object(f, a)) return wk__branch_on_tensor(f, r, a);
   int known = wk__symbolic_truth(r, a);
   if (known < 0) known = wk__float_truth(r, a);
   if (known >= 0) return known;
@@ -754,7 +764,15 @@ static PyObject *call_spread(wk__frame *f, wk__recording *r, PyObject *callable,
 PyObject *wk__op_call_spread(wk__frame *f, PyObject *callable, PyObject *args, PyObject *keywords) {
   RECORDING(wk__plain_call_spread(f, callable, args, keywords));
   if (!wk__passed_on(f, args) || (keywords && !wk__passed_on(f, keywords))) return NULL;
+  const wk__frame *before = f->session->handing;
+  f->session->handing = wk__hands_on(f, args) ? f : NULL;
   PyObject *tuple = PyTuple_CheckExact(args) ? Py_NewRef(args) : PySequence_Tuple(args);
+  f->session->handing = before;
+  if (tuple && wk__recording_of(f) != r) { /* an iterable's own code has ended it */
+    PyObject *result = wk__plain_call_spread(f, callable, tuple, keywords);
+    Py_DECREF(tuple);
+    return result;
+  }
   if (!tuple || (keywords && !PyDict_Check(keywords))) {
     Py_XDECREF(tuple);
     return PyErr_Occurred() ? NULL : wk__refuse(f, "keywords of a mapping");
@@ -796,7 +814,13 @@ int wk__op_fill(wk__frame *f, wk__fill kind, PyObject *container, PyObject *a, P
                kind == WK__FILL_DICT_MERGE;
   if (looks && !(kind == WK__FILL_SET_UPDATE ? wk__usable(f, a) : wk__passed_on(f, a))) return -1;
   if (kind == WK__FILL_SET_ADD || kind == WK__FILL_MAP_ADD) wk__settle(r, a);
-  if (wk__reg_find(r, container) < 0) return wk__plain_fill(f, kind, container, a, b, callable);
+  if (wk__reg_find(r, container) < 0) {
+    const wk__frame *before = f->session->handing;
+    f->session->handing = kind == WK__FILL_LIST_EXTEND && wk__hands_on(f, a) ? f : NULL;
+    int filled = wk__plain_fill(f, kind, container, a, b, callable);
+    f->session->handing = before;
+    return filled;
+  }
   if (kind == WK__FILL_MAP_ADD) return did_set_item(f, r, container, a, b);
   if (did_fill(f, r, kind, container, a) < 0) return -1;
   int64_t step = r->step_count - 1;

@@ -276,7 +276,7 @@ static wk__reg made_partial(wk__recording *r, const wk__binding *b, PyObject *o)
 static bool is_iterator_type(PyTypeObject *t) {
   return t == &PyListIter_Type || t == &PyTupleIter_Type || t == &PyRangeIter_Type || t == &PyEnum_Type ||
          t == &PyReversed_Type || t == &PyZip_Type || t == &PyMap_Type || t == &PyUnicodeIter_Type ||
-         t == &PyListRevIter_Type;
+         t == &PyListRevIter_Type || t == &PySeqIter_Type;
 }
 
 /* An instance of a class written in Python, whose state is its dictionary. */

@@ -1,9 +1,9 @@
-/* wick._C._TileBuilder, _TileValue, _TileKernel: the tile IR for wick/tiles/, whose walk over a function's syntax calls a
- * method here for every operation.
+/* wick._C._TileBuilder, _TileValue, _TileKernel: the tile IR for wick/tiles/, whose walk over a function's syntax calls
+ * a method here for every operation.
  *
  * In: values of the same builder, and Python's numbers. Out: values, of the class that the builder was made with. Rules
  * of dtypes and shapes are the builder's of the core (tile/tile.h); so are the errors. Ownership: a value holds its
- * builder, a builder its kernel until `finish` hands it over. Tests: tests/python/test_tile.py. */
+ * builder, a builder its kernel until `finish` hands it over. Tests: tests/python/test_tiles.py. */
 #include "dynamo/cpython/gil.h"
 #include "python/data/interop.h"
 #include "tile/tile.h"
@@ -182,8 +182,10 @@ static int sizes_from(PyObject *o, int64_t *out) {
   PyObject *items = PySequence_Fast(o, "a shape is a list or tuple of integers");
   if (!items) return -1;
   Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
-  if (n > WK__TILE_DIMS) PyErr_Format(PyExc_ValueError, "blocks have at most %d dims, and this has %zd", WK__TILE_DIMS, n);
-  for (Py_ssize_t d = 0; d < n && !PyErr_Occurred(); d++) out[d] = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(items, d));
+  if (n > WK__TILE_DIMS)
+    PyErr_Format(PyExc_ValueError, "blocks have at most %d dims, and this has %zd", WK__TILE_DIMS, n);
+  for (Py_ssize_t d = 0; d < n && !PyErr_Occurred(); d++)
+    out[d] = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(items, d));
   Py_DECREF(items);
   return PyErr_Occurred() ? -1 : (int)n;
 }
@@ -201,7 +203,8 @@ static Py_ssize_t values_from(builder *b, PyObject *list, wk__tile **out) {
 }
 
 static const char **names_from(PyObject *list, Py_ssize_t n) { /* for PyMem_Free; NULL with an exception */
-  if (!PyList_Check(list) || PyList_GET_SIZE(list) != n) return PyErr_Format(PyExc_TypeError, "a name for each value"), NULL;
+  if (!PyList_Check(list) || PyList_GET_SIZE(list) != n)
+    return PyErr_Format(PyExc_TypeError, "a name for each value"), NULL;
   const char **names = PyMem_Calloc((size_t)n + 1, sizeof *names);
   for (Py_ssize_t i = 0; names && i < n; i++)
     if (!(names[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(list, i)))) {
@@ -230,7 +233,7 @@ static PyObject *none_or_raise(builder *b) {  // -> new
 
 /* ---- methods: values ---- */
 
-#define READY(self)        \
+#define READY(self)         \
   builder *b = ready(self); \
   if (!b) return NULL
 
@@ -416,7 +419,8 @@ static PyObject *make_load(PyObject *self, PyObject *args) {  // -> new
   PyObject *o[3];
   wk__tile pointer, mask, other;
   if (!PyArg_ParseTuple(args, "OOO:load", &o[0], &o[1], &o[2])) return NULL;
-  if (needed(b, o[0], &pointer) < 0 || operand(b, o[1], &mask, NULL) < 0 || operand(b, o[2], &other, NULL) < 0) return NULL;
+  if (needed(b, o[0], &pointer) < 0 || operand(b, o[1], &mask, NULL) < 0 || operand(b, o[2], &other, NULL) < 0)
+    return NULL;
   return wrap(b, wk__tile_load(&b->b, pointer, mask, other));
 }
 static PyObject *make_store(PyObject *self, PyObject *args) {  // -> new
@@ -722,7 +726,8 @@ static PyObject *kernel_launch(PyObject *self, PyObject *args) {  // -> new
   if (!PyArg_ParseTuple(args, "(iii)O!:launch", &launch.grid[0], &launch.grid[1], &launch.grid[2], &PyList_Type, &list))
     return NULL;
   if (PyList_GET_SIZE(list) != k->kernel->parameters)
-    return PyErr_Format(PyExc_TypeError, "the kernel takes %d arguments, not %zd", k->kernel->parameters, PyList_GET_SIZE(list));
+    return PyErr_Format(PyExc_TypeError, "the kernel takes %d arguments, not %zd", k->kernel->parameters,
+                        PyList_GET_SIZE(list));
   for (wk__tile v = 1; v < k->kernel->count; v++) {
     const wk__tile_instr *i = &k->kernel->instrs[v];
     if (i->op != WK__TILE_parameter) continue;
@@ -735,7 +740,8 @@ static PyObject *kernel_launch(PyObject *self, PyObject *args) {  // -> new
   wk__stream *stream = type ? wk__stream_of(device) : NULL;
   if (!type || (!stream && device.type != WK_CPU)) return wk__raise(k->state);
   if (!type->launch_tiles)
-    return PyErr_Format(PyExc_NotImplementedError, "tile kernels do not run on device %s", wk__device_type_name(device.type));
+    return PyErr_Format(PyExc_NotImplementedError, "tile kernels do not run on device %s",
+                        wk__device_type_name(device.type));
   wk__gil_give();
   status = type->launch_tiles(stream, k->kernel, &launch);
   wk__gil_take_back();

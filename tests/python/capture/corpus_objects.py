@@ -1203,7 +1203,7 @@ def cached(n):
     return n + 1
 
 
-@case(captures=2, breaks=1)
+@case
 def frames_and_locals(x):
     y = x + 1
     return sorted(locals()), y
