@@ -258,6 +258,18 @@ def test_what_export_refuses():
         export(nn.ReLU(), (wick.ones(1),))(wick.ones(1))
 
 
+class Box:
+    def __init__(self, x):
+        self.x = x
+
+
+def test_containers_that_are_not_known():
+    with pytest.raises(ValueError, match="Unsupported input type <class '.*Box'>"):
+        export(Of(lambda box: box.x + 1), (Box(wick.ones(1)),))
+    with pytest.raises(RuntimeError, match="Found <class '.*Box'> in output, which is not a known type"):
+        export(Of(lambda x: Box(x + 1)), (wick.ones(1),))
+
+
 def test_shapes_by_tensor_and_by_examples():
     m, x, y = Of(lambda x, y: x["a"] * 2 + y[0]), wick.ones(3, 4), wick.ones(3, 4)
     args = ({"a": x}, [y])
