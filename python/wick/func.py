@@ -6,9 +6,17 @@ from ._names import getter as _getter
 from .nn.utils.stateless import call as functional_call
 
 __all__ = [
-    "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
+    "debug_unwrap", "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
     "rearrange", "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
+
+
+def debug_unwrap(tensor, *, recurse=True):
+    """The tensor below a transform's, or below all of them, to be looked at: all examples of a batch."""
+    from . import _C
+    from ._functorch._levels import value
+
+    return _C._level_plain(tensor) if recurse else value(tensor)
 
 
 def stack_module_state(models):

@@ -29,7 +29,7 @@ static int tear_down(void **state) {
 
 /* ---- comparing the tiers ---- */
 
-enum { MOST_SCENES = 240 };
+enum { MOST_SCENES = 360 };
 
 static scene scenes[MOST_SCENES];
 static int scene_count;

@@ -35,7 +35,7 @@ def test_torch_is_wick():
 @pytest.mark.parametrize(
     ("expression", "text"),
     [
-        ("torch.package", "torch.package exists in PyTorch 2.13 but wick does not have it yet"),
+        ("torch.nested", "torch.nested exists in PyTorch 2.13 but wick does not have it yet"),
         (
             "torch.nn.Container",
             "torch.nn.Container exists in PyTorch 2.13 but wick does not have it yet",
@@ -49,7 +49,7 @@ def test_missing_names(expression, text):
 
 def test_missing_modules():
     code = "import torch\ntry: import torch.{}\nexcept ModuleNotFoundError as e: print(e)"
-    assert "exists in PyTorch 2.13 but wick does not have it yet" in ok(code.format("package"))
+    assert "exists in PyTorch 2.13 but wick does not have it yet" in ok(code.format("nested"))
     assert ok(code.format("nonsense")).strip() == "No module named 'torch.nonsense'"
 
 
@@ -59,7 +59,7 @@ NOT_YET = " exists in PyTorch 2.13 but wick does not have it yet"
 @pytest.mark.parametrize(
     ("statement", "text"),
     [
-        ("from torch import package", "ImportError torch.package" + NOT_YET),
+        ("from torch import nested", "ImportError torch.nested" + NOT_YET),
         ("from torch import nn, int_repr", "ImportError torch.int_repr" + NOT_YET),
         (
             "from torch.nn import Linear, Container",
@@ -67,7 +67,7 @@ NOT_YET = " exists in PyTorch 2.13 but wick does not have it yet"
         ),
         ("from torch.distributed import pipelining", "ImportError torch.distributed.pipelining" + NOT_YET),
         ("import torch.distributed.pipelining", "ModuleNotFoundError torch.distributed.pipelining" + NOT_YET),
-        ("import torch.package", "ModuleNotFoundError torch.package" + NOT_YET),
+        ("import torch.nested", "ModuleNotFoundError torch.nested" + NOT_YET),
         ("from torch import nonsense", "ImportError cannot import name 'nonsense' from 'torch' ("),
         ("import torch.nonsense", "ModuleNotFoundError No module named 'torch.nonsense'"),
         ("import torch; torch.ones(2).q_scale()", "AttributeError torch.Tensor.q_scale" + NOT_YET),
@@ -106,7 +106,7 @@ def test_modules_that_are_not_there_have_no_spec():
     ok(
         "from importlib.util import find_spec\nimport torch\n"
         "for name in ('torch', 'torch.nn', 'torch.nn.functional', 'torch.cuda'): assert find_spec(name).name == name\n"
-        "for name in ('torch.anything', 'torch.package', 'torch.nn.anything', 'torch.distributed.pipelining'):\n"
+        "for name in ('torch.anything', 'torch.nested', 'torch.nn.anything', 'torch.distributed.pipelining'):\n"
         "    assert find_spec(name) is None, name\n"
     )
 

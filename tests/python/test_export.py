@@ -258,6 +258,18 @@ def test_what_export_refuses():
         export(nn.ReLU(), (wick.ones(1),))(wick.ones(1))
 
 
+class Box:
+    def __init__(self, x):
+        self.x = x
+
+
+def test_containers_that_are_not_known():
+    with pytest.raises(ValueError, match="Unsupported input type <class '.*Box'>"):
+        export(Of(lambda box: box.x + 1), (Box(wick.ones(1)),))
+    with pytest.raises(RuntimeError, match="Found <class '.*Box'> in output, which is not a known type"):
+        export(Of(lambda x: Box(x + 1)), (wick.ones(1),))
+
+
 def test_shapes_by_tensor_and_by_examples():
     m, x, y = Of(lambda x, y: x["a"] * 2 + y[0]), wick.ones(3, 4), wick.ones(3, 4)
     args = ({"a": x}, [y])
@@ -460,3 +472,17 @@ def test_functions_of_control_flow_are_graphs(tmp_path, dynamic):
     grad, leaf.grad = leaf.grad, None
     model(leaf).sum().backward()
     assert wick.equal(grad, leaf.grad)
+
+
+def test_attention_for_all_sizes():
+    wick.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval()
+    program = export(layer, (wick.randn(2, 7, 16),), dynamic_shapes=({0: Dim("batch"), 1: Dim("time")},))
+    for sizes in ((2, 7, 16), (3, 5, 16), (6, 2, 16)):
+        x = wick.randn(sizes)
+        wick.testing.assert_close(program.module()(x), layer(x))
+    weights = nn.MultiheadAttention(16, 4)
+    compiled = wick.compile(lambda x: weights(x, x, x), dynamic=True)
+    for n in (5, 6, 7, 8):
+        compiled(wick.randn(n, 2, 16))
+    assert compiled.captures == 1

@@ -46,6 +46,14 @@ def disable_saved_tensors_hooks(error_message):
         _C._refuse_saved_tensors_hooks(before)
 
 
+def set_warn_on_accumulate_grad_stream_mismatch(enabled):
+    """Accepted for PyTorch's sake: gradients are added in the order of the calling thread's streams."""
+
+
+def set_override_stale_capture_stream(enabled):
+    """Accepted for PyTorch's sake: a backward pass runs on the streams that are current."""
+
+
 # ---- saved tensors that the program writes ----
 
 

@@ -20,6 +20,19 @@ emit_nvtx = cannot_be_made("torch.autograd.profiler.emit_nvtx", "it marks ranges
 emit_itt = cannot_be_made("torch.autograd.profiler.emit_itt", "it marks ranges for VTune, which wick knows nothing of")
 
 
+class EnforceUnique:
+    """Raises for a key that it has seen."""
+
+    def __init__(self):
+        self.seen = set()
+
+    def see(self, *key):
+        """Notes a key."""
+        if key in self.seen:
+            raise RuntimeError(f"duplicate key: {key}")
+        self.seen.add(key)
+
+
 class FunctionEvent:
     """One call, as programs that read traces make them; times are in microseconds."""
 

@@ -52,6 +52,20 @@ def _own(value):
     return value.detach().clone().requires_grad_(value.requires_grad)
 
 
+_PLAIN = type(None), bool, int, float, complex, str, _C.dtype, _C.device, _C.memory_format, _C.layout
+
+
+def _check_inputs(leaves):
+    for _, leaf, _ in leaves:
+        if not isinstance(leaf, (_C.Tensor, *_PLAIN)):
+            raise ValueError(
+                f"Unsupported input type {type(leaf)}. Export only supports pytree containers of basic types (Tensor, int, "
+                "float, ...) as input. To register a custom dataclass, use torch.export.register_dataclass. To register a custom "
+                "container type, use torch.utils._pytree.register_pytree_node. To register a constant input, use "
+                "torch.utils._pytree.register_constant"
+            )
+
+
 def _is_dynamic(said):
     return isinstance(said, Dim) or (isinstance(said, _DimHint) and said.type != "STATIC")
 
@@ -357,6 +371,11 @@ class _Builder:
                 meta, node = node.meta, self.graph.call_function(ops.aten.detach.default, (node,))
                 node.meta.update(meta)
             return OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None), node
+        if not isinstance(leaf, _PLAIN):
+            raise RuntimeError(
+                f"Found {type(leaf)} in output, which is not a known type. If this type holds tensors, you need to register a "
+                "pytree for it: torch.utils._pytree.register_pytree_node, or torch.export.register_dataclass"
+            )
         return OutputSpec(OutputKind.USER_OUTPUT, ConstantArgument("", leaf), None), leaf
 
     def _size_result(self, call):
@@ -582,6 +601,7 @@ def program_parts(module, args, kwargs, dynamic_shapes, decomposing=0):
     specs, names)."""
     names = parameter_names(module, args, kwargs)
     leaves = by_leaf(module, args, kwargs, dynamic_shapes)
+    _check_inputs(leaves)
     _check_static(leaves)
     captured = Captured(module, leaves, args, kwargs, decomposing)
     builder = _Builder(module, captured, inference=bool(decomposing))

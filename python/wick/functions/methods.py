@@ -30,7 +30,9 @@ def _write_elements(self, values):
 def addbmm_(self, batch1, batch2, *, beta=1, alpha=1):
     """beta * self plus alpha times the sum of the products, in self, which gets their size where it has another."""
     if batch1.dim() != 3 or batch2.dim() != 3 or self.shape == (batch1.shape[1], batch2.shape[2]):
-        return self._addbmm_(batch1, batch2, beta=beta, alpha=alpha)
+        from .._tensor import own_addbmm_
+
+        return own_addbmm_(self, batch1, batch2, beta=beta, alpha=alpha)
     made = _C.addbmm(self, batch1, batch2, beta=beta, alpha=alpha)
     if made.requires_grad:
         if self.is_leaf and self.requires_grad:

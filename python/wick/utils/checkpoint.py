@@ -13,7 +13,8 @@ from ._selective_checkpoint import (
 )
 
 __all__ = [
-    "SAC_IGNORED_OPS", "CheckpointError", "CheckpointPolicy", "SelectiveCheckpointContext", "checkpoint",
+    "SAC_IGNORED_OPS", "CheckpointError", "CheckpointPolicy", "DefaultDeviceType", "GraphExecGroup",
+    "SelectiveCheckpointContext", "checkpoint",
     "checkpoint_sequential", "create_selective_checkpoint_contexts", "detach_variable", "noop_context_fn",
     "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
 ]  # fmt: skip
@@ -21,6 +22,42 @@ __all__ = [
 
 class CheckpointError(RuntimeError):
     """The second run did not do what the first one did."""
+
+
+class DefaultDeviceType:
+    """The type of device whose generators are kept for the second run where no argument is on another one."""
+
+    _default_device_type = None
+
+    @staticmethod
+    def set_device_type(device="cuda"):
+        """Sets it."""
+        DefaultDeviceType._default_device_type = device
+
+    @staticmethod
+    def get_device_type():
+        """What was set; else "cuda" where there is one, and "cpu"."""
+        from .. import cuda
+
+        return DefaultDeviceType._default_device_type or ("cuda" if cuda.is_available() else "cpu")
+
+
+class GraphExecGroup:
+    """Backward passes inside run over parts of a checkpointed call that do not overlap, and compute it again once: what a pass
+    has computed and not used is there for the next in any case."""
+
+    _inside = None
+
+    def __enter__(self):
+        if GraphExecGroup._inside is not None:
+            raise RuntimeError(
+                f"GraphExecGroup contexts cannot be nested. Already inside group {GraphExecGroup._inside}"
+            )
+        GraphExecGroup._inside = self
+        return self
+
+    def __exit__(self, *exception):
+        GraphExecGroup._inside = None
 
 
 class _StopRecomputation(Exception):

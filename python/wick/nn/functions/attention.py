@@ -32,9 +32,10 @@ def dtype_of(mask):
     return None if mask is None else mask.dtype
 
 
-def _expect(condition, message):
+def _expect(condition, message, *values):
+    """The values are put into the message when it is needed: text of a size would make it a number of a captured graph."""
     if not condition:
-        raise AssertionError(message)
+        raise AssertionError(message.format(*values) if values else message)
 
 
 def _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads):
@@ -65,7 +66,7 @@ def _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads):
         )
     if attn_mask is not None and attn_mask.dim() == 3 and not batched:
         shape = (num_heads, query.shape[0], key.shape[0])
-        _expect(attn_mask.shape == shape, f"Expected `attn_mask` shape to be {shape} but got {attn_mask.shape}")
+        _expect(attn_mask.shape == shape, "Expected `attn_mask` shape to be {} but got {}", shape, attn_mask.shape)
     return batched
 
 
@@ -91,7 +92,7 @@ def _project(query, key, value, weights, bias):
     for x, name, weight in zip((query, key, value), "qkv", weights, strict=True):
         shape = (size, x.size(-1))
         _expect(weight is not None, f"use_separate_proj_weight is True but {name}_proj_weight is None")
-        _expect(weight.shape == shape, f"expecting {_LONG[name]} weights shape of {shape}, but got {weight.shape}")
+        _expect(weight.shape == shape, "expecting {} weights shape of {}, but got {}", _LONG[name], shape, weight.shape)
     biases = (None,) * 3 if bias is None else bias.chunk(3)
     return [linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
 
@@ -132,8 +133,8 @@ def _heads(x, count, size):
 
 
 def _static(given, name, count, size):
-    _expect(given.size(0) == count, f"expecting static_{name}.size(0) of {count}, but got {given.size(0)}")
-    _expect(given.size(2) == size, f"expecting static_{name}.size(2) of {size}, but got {given.size(2)}")
+    _expect(given.size(0) == count, "expecting static_{}.size(0) of {}, but got {}", name, count, given.size(0))
+    _expect(given.size(2) == size, "expecting static_{}.size(2) of {}, but got {}", name, size, given.size(2))
     return given
 
 
@@ -143,7 +144,7 @@ def _merge_masks(attn_mask, padding, batch, heads, source):
         return attn_mask
     for dim, expected in enumerate((batch, source)):
         found = padding.shape[dim]
-        _expect(found == expected, f"Expected key_padded_mask.shape[{dim}] to be {expected}, but got {found}")
+        _expect(found == expected, "Expected key_padded_mask.shape[{}] to be {}, but got {}", dim, expected, found)
     padding = padding.view(batch, 1, 1, source).expand(-1, heads, -1, -1).reshape(batch * heads, 1, source)
     return padding if attn_mask is None else attn_mask + padding
 
@@ -226,18 +227,22 @@ def multi_head_attention_forward(
 
     _expect(
         embed_dim == embed_dim_to_check,
-        f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}",
+        "was expecting embedding dimension of {}, but got {}",
+        embed_dim_to_check,
+        embed_dim,
     )
     size = embed_dim // num_heads
-    _expect(size * num_heads == embed_dim, f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
+    _expect(size * num_heads == embed_dim, "embed_dim {} not divisible by num_heads {}", embed_dim, num_heads)
     if use_separate_proj_weight:
         _expect(
             key.shape[:2] == value.shape[:2],
-            f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}",
+            "key's sequence and batch dims {} do not match value's {}",
+            key.shape[:2],
+            value.shape[:2],
         )
         q, k, v = _project(query, key, value, (q_proj_weight, k_proj_weight, v_proj_weight), in_proj_bias)
     else:
-        _expect(key.shape == value.shape, f"key shape {key.shape} does not match value shape {value.shape}")
+        _expect(key.shape == value.shape, "key shape {} does not match value shape {}", key.shape, value.shape)
         _expect(in_proj_weight is not None, "use_separate_proj_weight is False but in_proj_weight is None")
         q, k, v = _project_packed(query, key, value, in_proj_weight, in_proj_bias)
     attn_mask = _check_mask(attn_mask, length, source, batch * num_heads)
