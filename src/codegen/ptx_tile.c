@@ -150,9 +150,26 @@ static void make_others(tile_writer *w, const wk__tile *values, int count) {
   if (n) convert(w, changes, n);
 }
 
+/* A carry that nothing but products of its own loop reads. */
+static bool is_read_by_products(const tile_writer *w, wk__tile carry) {
+  int depth = 0;
+  wk__tile v = carry;
+  while (instr_at(w, v)->op == WK__TILE_carry) v++;
+  if (instr_at(w, v)->op != WK__TILE_for) return false;
+  for (wk__tile u = v; u < w->k->count; u++) {
+    const wk__tile_instr *i = instr_at(w, u);
+    depth += (i->op == WK__TILE_for || i->op == WK__TILE_while || i->op == WK__TILE_if) - (i->op == WK__TILE_end);
+    for (int o = 0; o < 4; o++)
+      if (i->operands[o] == carry && !(i->op == WK__TILE_set && o == 0) && (i->op != WK__TILE_dot || depth != 1))
+        return false;
+  }
+  return true;
+}
+
 /* A load whose first reader stands in the same region waits with its other layouts for that: loads that follow are
  * under way then, and two operands of a product share their barriers. */
 static bool can_wait(const tile_writer *w, wk__tile v) {
+  if (instr_at(w, v)->op == WK__TILE_carry) return is_read_by_products(w, v);
   if (instr_at(w, v)->op != WK__TILE_load) return false;
   for (wk__tile u = v + 1; u < w->k->count; u++) {
     const wk__tile_instr *i = instr_at(w, u);
@@ -198,7 +215,7 @@ static void make_carries(tile_writer *w, wk__tile begin) {
   for (wk__tile v = begin - 1; v > 0 && instr_at(w, v)->op == WK__TILE_carry; v--) {
     for (int n = 0; n < w->variant_count[v]; n++)
       if (w->variants[v][n].layout != w->own[v]) w->variants[v][n].made = false;
-    if (w->variant_count[v]) make_others(w, &v, 1);
+    if (w->variant_count[v] && !can_wait(w, v)) make_others(w, &v, 1);
   }
 }
 
@@ -388,10 +405,16 @@ static bool allocate(tile_writer *w) {
 
 wk_status wk__ptx_write_tile(const wk__tile_kernel *kernel, const wk__ptx_tile_kind *kind, wk__ptx_tile_kernel *out) {
   tile_writer *w = wk__alloc_zeroed(sizeof *w);
+  wk__tile_kernel *ahead = wk__tile_copy(kernel);
   *out = (wk__ptx_tile_kernel){.threads = 32 * kernel->warps};
-  if (!w) return WK_OUT_OF_MEMORY;
-  w->k = kernel, w->kind = kind, w->threads = out->threads, w->thread_bits = log2_of(out->threads);
-  wk_status status = allocate(w) ? write(w) : WK_OUT_OF_MEMORY;
+  wk_status status = w && ahead ? wk__tile_load_ahead(ahead) : WK_OUT_OF_MEMORY;
+  if (status != WK_OK) {
+    wk__tile_release(ahead);
+    wk__free(w);
+    return status;
+  }
+  w->k = ahead, w->kind = kind, w->threads = out->threads, w->thread_bits = log2_of(out->threads);
+  status = allocate(w) ? write(w) : WK_OUT_OF_MEMORY;
   if (status == WK_OK && !(out->text = finish(w))) status = WK_OUT_OF_MEMORY;
   out->shared = w->shared;
   wk__string_release(&w->text.code);
@@ -401,5 +424,6 @@ wk_status wk__ptx_write_tile(const wk__tile_kernel *kernel, const wk__ptx_tile_k
   wk__free(w->variant_count);
   wk__free(w->variants);
   wk__free(w);
+  wk__tile_release(ahead);
   return status;
 }

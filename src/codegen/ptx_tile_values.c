@@ -406,8 +406,10 @@ static void exp2_f32(tile_writer *w, int out, int x) {
   SAY("fma.rn.f32 %%r%d, %%r%d, 0f3AB6DA6F, 0f3C091DEF", p, rest);
   for (size_t n = 1; n < WK_COUNT(polynomial); n++)
     SAY("fma.rn.f32 %%r%d, %%r%d, %%r%d, 0f%08X", p, p, rest, polynomial[n]);
-  int whole = WITH("sub.s32", shifted, 0x4B400000), first = WITH("shr.s32", whole, 1), second = TWO("sub.s32", whole, first);
-  first = WITH("add.s32", WITH("shl.b32", first, 23), 0x3F800000), second = WITH("add.s32", WITH("shl.b32", second, 23), 0x3F800000);
+  int whole = WITH("sub.s32", shifted, 0x4B400000), first = WITH("shr.s32", whole, 1),
+      second = TWO("sub.s32", whole, first);
+  first = WITH("add.s32", WITH("shl.b32", first, 23), 0x3F800000),
+  second = WITH("add.s32", WITH("shl.b32", second, 23), 0x3F800000);
   SAY("mul.rn.f32 %%r%d, %%r%d, %%r%d;\n\tmul.rn.f32 %%r%d, %%r%d, %%r%d", p, p, first, out, p, second);
 }
 

@@ -189,6 +189,12 @@ static wk_status renumber(wk__tile_kernel *k) {
   return WK_OK;
 }
 
+wk_status wk__tile_tidy(wk__tile_kernel *k) {
+  WK_TRY(remove_dead(k));
+  WK_TRY(renumber(k));
+  return wk__tile_verify(k);
+}
+
 wk_status wk__tile_finish(wk__tile_builder *b, const char *name, int warps) {
   wk__tile_kernel *k = b->kernel;
   if (b->status != WK_OK) return b->status;
@@ -198,7 +204,5 @@ wk_status wk__tile_finish(wk__tile_builder *b, const char *name, int warps) {
   k->warps = warps;
   k->name = wk__strdup(name);
   if (!k->name) return WK_OUT_OF_MEMORY;
-  WK_TRY(remove_dead(k));
-  WK_TRY(renumber(k));
-  return wk__tile_verify(k);
+  return wk__tile_tidy(k);
 }

@@ -193,6 +193,12 @@ void wk__tile_return(wk__tile_builder *b);
 /* Takes out what nothing needs, and verifies. */
 WK_MUST_USE wk_status wk__tile_finish(wk__tile_builder *b, const char *name, int warps);
 
+/* Takes out what nothing needs, numbers what is left in order, and verifies. */
+WK_MUST_USE wk_status wk__tile_tidy(wk__tile_kernel *kernel);
+wk__tile_kernel *wk__tile_copy(const wk__tile_kernel *kernel) WK_MUST_USE; /* without code; NULL with the error set */
+/* Loads of innermost loops one round ahead (pipeline.c). */
+WK_MUST_USE wk_status wk__tile_load_ahead(wk__tile_kernel *kernel);
+
 /* ---- for the builder's files and for parsing ---- */
 wk__tile wk__tile_append(wk__tile_builder *b, const wk__tile_instr *instr); /* at the end */
 wk__tile wk__tile_insert(wk__tile_builder *b, wk__tile before, const wk__tile_instr *instr);
