@@ -68,6 +68,17 @@ static int emit_source(tile_writer *w, wk__tile v, int at) {
 static int emit_cast_or_bits(tile_writer *w, const wk__tile_instr *i, int at) {
   int count = registers_of(&w->layouts[at]), out = new_registers(w, class_of(&i->type), count);
   int in = base_of(w, i->operands[0], at);
+  const wk__tile_type *from = type_at(w, i->operands[0]);
+  if (i->op == WK__TILE_cast && class_of(&i->type) == CLASS_H && from->dtype == WK_FLOAT32 && !from->pointer &&
+      count > 1 && w->kind->capability >= 80) { /* two at once */
+    for (int r = 0; r < count; r += 2) {
+      int pair = new_word(w);
+      SAY("cvt.rn.%s.f32 %%r%d, %%r%d, %%r%d", i->type.dtype == WK_FLOAT16 ? "f16x2" : "bf16x2", pair, in + r + 1,
+          in + r);
+      SAY("mov.b32 {%%h%d, %%h%d}, %%r%d", out + r, out + r + 1, pair);
+    }
+    return out;
+  }
   for (int r = 0; r < count; r++)
     (i->op == WK__TILE_cast ? emit_cast : emit_bits)(w, type_at(w, i->operands[0]), &i->type, out + r, in + r);
   return out;
