@@ -34,12 +34,13 @@ static int emit_range(tile_writer *w, const wk__tile_instr *i, int at) {
   return out;
 }
 
-static int emit_offset(tile_writer *w, const wk__tile_instr *i, int at) {
+static int emit_offset(tile_writer *w, wk__tile v, int at) {
+  const wk__tile_instr *i = instr_at(w, v);
   int count = registers_of(&w->layouts[at]), out = new_registers(w, CLASS_D, count),
       size = wk__dtypes[i->type.dtype].size;
   int pointer = base_of(w, i->operands[0], at), index = base_of(w, i->operands[1], at);
   const wk__tile_type *t = type_at(w, i->operands[1]);
-  for (int r = 0; r < count; r++) {
+  for (int r = 0; r < count; r += w->free[v] ? 1 : 1 << w->step[v]) {
     int by = wk__ptx_long(&w->text);
     if (class_of(t) == CLASS_P)
       SAY("selp.b64 %%d%d, %d, 0, %%p%d", by, size, index + r);
@@ -113,7 +114,7 @@ static int emit_value(tile_writer *w, wk__tile v, int at) {
     case WK__TILE_permute:
       return emit_source(w, v, at);
     case WK__TILE_offset:
-      return emit_offset(w, i, at);
+      return emit_offset(w, v, at);
     case WK__TILE_reduce:
       return emit_reduce(w, v, at);
     case WK__TILE_scan:
@@ -218,7 +219,7 @@ static void emit_carry(tile_writer *w, wk__tile v) {
   own->made = true;
   if (!i->operands[0]) return;
   int in = value_in(w, i->operands[0], w->own[v]);
-  for (int r = 0; r < count; r++) move_register(w, class_of(&i->type), own->base + r, in + r);
+  for (int r = 0; r < count; r += 1 << w->step[v]) move_register(w, class_of(&i->type), own->base + r, in + r);
 }
 
 /* A carry's other layouts are made where it has a new value: at the top of its loop, and behind it. */
@@ -248,7 +249,7 @@ static wk__tile emit_sets(tile_writer *w, wk__tile v) {
       if (turn == 0) kept[s - v] = new_registers(w, c, count);
       int in = turn ? kept[s - v] : value_in(w, from, w->own[to]);
       int out = turn ? value_in(w, to, w->own[to]) : kept[s - v];
-      for (int r = 0; r < count; r++) move_register(w, c, out + r, in + r);
+      for (int r = 0; r < count; r += 1 << w->step[to]) move_register(w, c, out + r, in + r);
     }
   wk__free(kept);
   return end;
@@ -364,6 +365,9 @@ static wk_status write(tile_writer *w) {
   SAY("mov.u32 %%r%d, memory", w->shared_base);
   for (int n = 1; n <= w->layout_count; n++) w->place[n] = place_of(w, &w->layouts[n]);
   int layouts = w->layout_count;
+  find_steps(w);
+  for (wk__tile v = 1; v < w->k->count; v++)
+    w->approximates |= instr_at(w, v)->op == WK__TILE_dot && uses_tensor_cores(w, v);
   w->done = w->text.labels++;
   emit_all(w);
   wk__ptx_label(&w->text, w->done);
@@ -409,9 +413,10 @@ static char *finish(tile_writer *w) {
 
 static bool allocate(tile_writer *w) {
   size_t n = (size_t)w->k->count;
-  w->own = wk__alloc_zeroed(n), w->free = wk__alloc_zeroed(n), w->order = wk__alloc_zeroed(n);
+  w->own = wk__alloc_zeroed(n), w->free = wk__alloc_zeroed(n), w->order = wk__alloc_zeroed(n),
+  w->step = wk__alloc_zeroed(n);
   w->variant_count = wk__alloc_zeroed(n), w->variants = wk__alloc_zeroed(n * sizeof *w->variants);
-  return w->own && w->free && w->order && w->variant_count && w->variants;
+  return w->own && w->free && w->order && w->step && w->variant_count && w->variants;
 }
 
 wk_status wk__ptx_write_tile(const wk__tile_kernel *kernel, const wk__ptx_tile_kind *kind, wk__ptx_tile_kernel *out) {
@@ -432,6 +437,7 @@ wk_status wk__ptx_write_tile(const wk__tile_kernel *kernel, const wk__ptx_tile_k
   wk__free(w->own);
   wk__free(w->free);
   wk__free(w->order);
+  wk__free(w->step);
   wk__free(w->variant_count);
   wk__free(w->variants);
   wk__free(w);
