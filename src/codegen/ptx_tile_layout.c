@@ -26,14 +26,14 @@ int registers_of(const layout *l) {
 int position_of(const layout *l, int reg) {
   int position = 0;
   for (int p = 0; p < l->bits; p++)
-    if (l->bit[p] < THREAD) position |= (reg >> l->bit[p] & 1) << p;
+    if (l->bit[p] < THREAD) position |= (int)((unsigned)reg >> l->bit[p] & 1u) << p;
   return position;
 }
 
 int register_at(const layout *l, int position) {
   int reg = 0;
   for (int p = 0; p < l->bits; p++)
-    if (l->bit[p] < THREAD) reg |= (position >> p & 1) << l->bit[p];
+    if (l->bit[p] < THREAD) reg |= (int)(((unsigned)position >> p & 1u) << l->bit[p]);
   return reg;
 }
 

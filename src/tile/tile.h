@@ -103,6 +103,9 @@ typedef struct wk__tile_code {
 typedef struct wk__tile_launch {
   int32_t grid[3];
   int64_t args[WK__TILE_MAX_PARAMETERS]; /* addresses, integers, and the bits of a double for floats */
+  /* Asked by the calling thread now and then in loops that a host runs: true ends the launch, WK_INTERRUPTED. NULL: it
+   * is not. */
+  bool (*is_interrupted)(void);
 } wk__tile_launch;
 
 wk__tile_kernel *wk__tile_create(void) WK_MUST_USE;

@@ -15,7 +15,9 @@ _spec.loader.exec_module(kernels)
 operations = kernels.operations
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64]
+)
 @pytest.mark.parametrize("n", [5000, 4096, 5008])
 def test_add(dtype, n):
     out, expected = kernels.run_add("cuda", dtype, n)

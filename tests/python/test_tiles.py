@@ -2,10 +2,14 @@
 tests/cuda/test_tiles.py, which imports them from here."""
 
 import importlib.util
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 
 import pytest
 
@@ -199,9 +203,13 @@ def attention_kernel(
     acc = tl.zeros([BM, D], dtype=tl.float32)
     scale = scale * 1.44269504
     last = (block + 1) * BM if CAUSAL else S
-    acc, total, top = attend(acc, total * 0.0, top, queries, k_at, v_at, k_s, v_s, block * BM, 0, last, scale, CAUSAL, BM, BN)
+    acc, total, top = attend(
+        acc, total * 0.0, top, queries, k_at, v_at, k_s, v_s, block * BM, 0, last, scale, CAUSAL, BM, BN
+    )
     tl.store(logs + head * S + rows, top + tl.math.log2(total))
-    tl.store(out + head * o_h + rows[:, None] * o_s + channels[None, :], (acc / total[:, None]).to(out.dtype.element_ty))
+    tl.store(
+        out + head * o_h + rows[:, None] * o_s + channels[None, :], (acc / total[:, None]).to(out.dtype.element_ty)
+    )
 
 
 # ---- what they are run for; used by tests/cuda/test_tiles.py too ----
@@ -224,10 +232,12 @@ def run_softmax(device, rows=37, columns=781, warps=4):
     return out, torch.softmax(x, 1)
 
 
-def run_matmul(device, dtype=torch.float16, m=100, n=72, k=90, blocks=(32, 32, 32), activation="", transposed=False, warps=4):
+def run_matmul(
+    device, dtype=torch.float16, m=100, n=72, k=90, blocks=(32, 32, 32), activation="", transposed=False, warps=4
+):
     torch.manual_seed(0)
     a = torch.randn(m, k).to(dtype).to(device)
-    b = (torch.randn(n, k).to(dtype).to(device).t() if transposed else torch.randn(k, n).to(dtype).to(device))
+    b = torch.randn(n, k).to(dtype).to(device).t() if transposed else torch.randn(k, n).to(dtype).to(device)
     c = torch.empty(m, n, device=device, dtype=dtype)
     bm, bn, bk = blocks
 
@@ -255,7 +265,9 @@ def run_norm(device, rows=30, n=200, groups=4):
     norm_forward[(rows,)](x, out, weight, bias, means, scales, x.stride(0), n, 1e-5, BLOCK=128)
     dw, db = torch.empty(groups, n, device=device), torch.empty(groups, n, device=device)
     locks, counts = (torch.zeros(groups, dtype=torch.int32, device=device) for _ in range(2))
-    norm_backward[(rows,)](dx, dy, dw, db, x, weight, means, scales, locks, counts, x.stride(0), n, GROUPS=groups, BLOCK=256)
+    norm_backward[(rows,)](
+        dx, dy, dw, db, x, weight, means, scales, locks, counts, x.stride(0), n, GROUPS=groups, BLOCK=256
+    )
     sums = [torch.empty(n, device=device) for _ in range(2)]
     for parts, total in zip((dw, db), sums, strict=True):
         column_sums[(triton.cdiv(n, 64),)](parts, total, groups, n, BM=8, BN=64)
@@ -280,7 +292,9 @@ def run_attention(device, dtype=torch.float16, heads=2, s=64, d=16, bm=32, bn=16
 # ---- tests ----
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64]
+)
 def test_add_has_the_operators_bits(dtype):
     out, expected = run_add("cpu", dtype)
     assert torch.equal(out, expected)
@@ -358,13 +372,18 @@ def test_operations_on_floats(dtype):
     for i, e in enumerate(expected):
         if e is not None:
             limit = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype, 2e-6)  # of exp2: its argument is rounded
-            torch.testing.assert_close(got[i], e.float(), rtol=limit, atol=limit, equal_nan=True, msg=lambda m, i=i: f"{i}: {m}")
+            torch.testing.assert_close(
+                got[i], e.float(), rtol=limit, atol=limit, equal_nan=True, msg=lambda m, i=i: f"{i}: {m}"
+            )
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.int8, torch.int16, torch.uint8])
 def test_operations_on_integers(dtype):
     torch.manual_seed(1)
-    a, b = torch.randint(0 if dtype == torch.uint8 else -100, 100, (64,)).to(dtype), torch.randint(1, 100, (64,)).to(dtype)
+    a, b = (
+        torch.randint(0 if dtype == torch.uint8 else -100, 100, (64,)).to(dtype),
+        torch.randint(1, 100, (64,)).to(dtype),
+    )
     got = operations.of_integers("cpu", dtype)
     quotient = torch.div(a, b, rounding_mode="trunc")
     expected = [a + b, a - b, a * b, quotient, torch.fmod(a, b), -a, ~a, a & b, a | b, a ^ b, a << 3, a >> 2, a < b, a >= b, a == b,
@@ -535,7 +554,8 @@ def uses_seven(x):
 
 def test_triton_is_imported_from_wick(tmp_path):
     script = tmp_path / "program.py"
-    script.write_text(textwrap.dedent("""
+    script.write_text(
+        textwrap.dedent("""
         import importlib.util
         assert importlib.util.find_spec("triton") is None or "site-packages" in importlib.util.find_spec("triton").origin
         import torch, triton
@@ -552,6 +572,24 @@ def test_triton_is_imported_from_wick(tmp_path):
         kernel[(1,)](x, N=8)
         assert torch.equal(x, torch.ones_like(x).tanh())
         print(triton.testing.do_bench(lambda: x + x, warmup=1, rep=1) > 0)
-    """))
+    """)
+    )
     done = subprocess.run([sys.executable, "-m", "wick", script], capture_output=True, text=True)
     assert done.stdout == "True\n", done.stderr
+
+
+@triton.jit
+def waits_for_ever(lock):
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+
+
+def test_a_loop_without_end_is_interrupted():
+    def interrupt():
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    lock = torch.ones(1, dtype=torch.int32)
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        waits_for_ever[(1,)](lock)

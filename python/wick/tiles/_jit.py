@@ -50,7 +50,11 @@ def _kind_of(value):
 class CompiledKernel(KernelInterface):
     """A kernel for arguments of some kinds, as warmup() and launches give it; kernel[grid](...) takes all arguments again."""
 
-    n_regs, n_spills, num_ctas = 64, 0, 1  # what is not known before a driver has made it: Triton's programs divide by it
+    n_regs, n_spills, num_ctas = (
+        64,
+        0,
+        1,
+    )  # what is not known before a driver has made it: Triton's programs divide by it
 
     def __init__(self, function, kernel, parameters, warps):
         self.function, self.kernel, self._parameters, self.name = function, kernel, parameters, function.__name__
@@ -88,7 +92,12 @@ class JITFunction(KernelInterface):
 
     def __init__(self, fn, noinline=None, do_not_specialize=None, **_):
         self.fn = fn
-        self.__name__, self.__doc__, self.__module__, self.__qualname__ = fn.__name__, fn.__doc__, fn.__module__, fn.__qualname__
+        self.__name__, self.__doc__, self.__module__, self.__qualname__ = (
+            fn.__name__,
+            fn.__doc__,
+            fn.__module__,
+            fn.__qualname__,
+        )
         self.params = list(inspect.signature(fn).parameters.values())
         self.arg_names = [p.name for p in self.params]
         self._constexprs = [_is_constexpr(p.annotation) for p in self.params]
@@ -145,7 +154,9 @@ class JITFunction(KernelInterface):
             named.setdefault(name, value)
         missing = [n for n in self.arg_names if n not in named]
         if missing:
-            raise TypeError(f"{self.__name__}() missing {len(missing)} required argument(s): {', '.join(map(repr, missing))}")
+            raise TypeError(
+                f"{self.__name__}() missing {len(missing)} required argument(s): {', '.join(map(repr, missing))}"
+            )
         return named, options
 
     def _specialise(self, named):

@@ -92,7 +92,9 @@ class Walker:
         except AssertionError as error:
             raise CompileTimeAssertionFailure(self.function.source, node, str(error)) from None
         except Exception as error:
-            text = str(error) if isinstance(error, (ValueError, TypeError)) else f"{type(error).__name__}({str(error)!r})"
+            text = (
+                str(error) if isinstance(error, (ValueError, TypeError)) else f"{type(error).__name__}({str(error)!r})"
+            )
             raise CompilationError(self.function.source, node, text) from error
 
     # ---- statements ----
@@ -131,7 +133,11 @@ class Walker:
         self.assign(node.target, value)
 
     def do_AugAssign(self, node):
-        load = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target) if isinstance(node.target, ast.Name) else None
+        load = (
+            ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
+            if isinstance(node.target, ast.Name)
+            else None
+        )
         if load is None:
             self.fail(node, "only names can be assigned to", UnsupportedLanguageConstruct)
         self.assign(node.target, self.binary(_BINARY[type(node.op)], self.eval(load), self.eval(node.value)))
@@ -203,7 +209,9 @@ class Walker:
                 a = b = a if second[0] is _RETURNED else b
                 x = y = x if second[0] is _RETURNED else y
                 if a is not None and x is not before.get(name, _RETURNED):
-                    self.fail(None, f"{name}: a branch beside one that returns cannot change it", UnsupportedLanguageConstruct)
+                    self.fail(
+                        None, f"{name}: a branch beside one that returns cannot change it", UnsupportedLanguageConstruct
+                    )
             if x is y or (_is_number(x) and _is_number(y) and type(x) is type(y) and x == y):
                 if x is not _RETURNED:
                     names[name] = x
@@ -328,7 +336,9 @@ class Walker:
                 self.fail(node, "static_range() takes numbers that are known when the kernel is built")
             over = builtins.range(*bounds)
         elif not isinstance(over, (tuple, list, builtins.range)):
-            self.fail(node, "Only `range` and `static_range` iterators are currently supported", UnsupportedLanguageConstruct)
+            self.fail(
+                node, "Only `range` and `static_range` iterators are currently supported", UnsupportedLanguageConstruct
+            )
         for item in over:
             self.assign(node.target, item)
             if self.statements(node.body) is _RETURNED:
@@ -363,7 +373,11 @@ class Walker:
         if node.id in self.names:
             return self.names[node.id]
         found = self.function.lookup(node.id)
-        if isinstance(found, (ModuleType, tl.constexpr, tl.dtype, type)) or callable(found) or hasattr(found, "__dict__"):
+        if (
+            isinstance(found, (ModuleType, tl.constexpr, tl.dtype, type))
+            or callable(found)
+            or hasattr(found, "__dict__")
+        ):
             return found
         self.fail(
             node,
@@ -464,9 +478,13 @@ class Walker:
             return tl.cast(arguments[0], tl.int32 if function is builtins.int else tl.float32)
         if function is builtins.print:
             return None
-        ours = getattr(function, "__module__", None) == tl.__name__ or isinstance(getattr(function, "__self__", None), tl.tensor)
+        ours = getattr(function, "__module__", None) == tl.__name__ or isinstance(
+            getattr(function, "__self__", None), tl.tensor
+        )
         if not ours and any(map(_is_value, values)) and function is not builtins.len:
-            self.fail(node, f"{getattr(function, '__name__', function)!r} is no function of the language, and not marked @jit")
+            self.fail(
+                node, f"{getattr(function, '__name__', function)!r} is no function of the language, and not marked @jit"
+            )
         return function(*arguments, **keywords)
 
     def inlined(self, function, arguments, keywords):

@@ -190,7 +190,9 @@ class tensor(_C._TileValue):  # noqa: N801
 
     @property
     def type(self):
-        return SimpleNamespace(scalar=self.dtype, shape=self._shape, element_ty=getattr(self.dtype, "element_ty", self.dtype))
+        return SimpleNamespace(
+            scalar=self.dtype, shape=self._shape, element_ty=getattr(self.dtype, "element_ty", self.dtype)
+        )
 
     @property
     def shape(self):
