@@ -13,6 +13,10 @@ _spec = importlib.util.spec_from_file_location("tile_kernels", _path)
 kernels = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(kernels)
 operations = kernels.operations
+_path = pathlib.Path(__file__).parent / "tile_fuzz.py"
+_spec = importlib.util.spec_from_file_location("tile_fuzz", _path)
+fuzz = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(fuzz)
 
 
 @pytest.mark.parametrize(
@@ -108,3 +112,9 @@ def test_what_a_device_has_not_is_said():
     x = torch.zeros(4, device="cuda")
     with pytest.raises(ValueError, match="lies on another device"):
         kernels.add_kernel[(1,)](x, x.cpu(), x, 4, BLOCK=4)
+
+
+@pytest.mark.parametrize("first", [0, 20])
+def test_random_kernels_have_the_interpreters_bits(first, tmp_path):
+    for seed in range(first, first + 20):
+        fuzz.compare(seed, tmp_path)
