@@ -47,6 +47,13 @@ def test_matmul(dtype, shape, blocks, warps, transposed):
         assert torch.equal(out, kernels.run_matmul("cpu", dtype, m, n, k, blocks, "leaky", transposed)[0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_block_pointers_and_descriptors(dtype):
+    for sizes in ((70, 40, 50), (64, 64, 64)):
+        out, expected = kernels.run_blocks_matmul("cuda", dtype, *sizes)
+        torch.testing.assert_close(out, expected)
+
+
 def test_random_numbers_are_the_cpus():
     for device in ("cpu", "cuda"):
         out, normal = torch.empty(256, device=device), torch.empty(256, device=device)

@@ -212,6 +212,21 @@ def attention_kernel(
     )
 
 
+@triton.jit
+def blocks_matmul(a, b, c, M, N, K, a_m, b_k, c_m, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    left = tl.make_block_ptr(a, (M, K), (a_m, 1), (row, 0), (BM, BK), (1, 0))
+    right = tl.make_block_ptr(b, (K, N), (b_k, 1), (0, column), (BK, BN), (1, 0))
+    sums = tl.zeros((BM, BN), dtype=tl.float32)
+    for _ in range(0, K, BK):
+        sums += tl.dot(
+            tl.load(left, boundary_check=(0, 1), padding_option="zero"), tl.load(right, boundary_check=(0, 1))
+        )
+        left, right = tl.advance(left, (0, BK)), tl.advance(right, (BK, 0))
+    result = tl.make_tensor_descriptor(c, shape=[M, N], strides=[c_m, 1], block_shape=[BM, BN])
+    result.store([row, column], sums.to(c.dtype.element_ty))
+
+
 # ---- what they are run for; used by tests/cuda/test_tiles.py too ----
 
 
@@ -250,6 +265,18 @@ def run_matmul(
     if activation:
         expected = torch.nn.functional.leaky_relu(expected, 0.01)
     return c.cpu(), expected.to(dtype)
+
+
+def run_blocks_matmul(device, dtype=torch.float16, m=70, n=40, k=50, warps=4):
+    torch.manual_seed(0)
+    a, b, c = (
+        torch.randn(m, k).to(dtype),
+        torch.randn(k, n).to(dtype),
+        torch.full((m, n), 7.0, device=device, dtype=dtype),
+    )
+    grid = (triton.cdiv(m, 32), triton.cdiv(n, 32))
+    blocks_matmul[grid](a.to(device), b.to(device), c, m, n, k, k, n, n, BM=32, BN=32, BK=16, num_warps=warps)
+    return c.cpu(), (a.float() @ b.float()).to(dtype)
 
 
 def run_norm(device, rows=30, n=200, groups=4):
@@ -316,6 +343,12 @@ def test_softmax(columns):
 @pytest.mark.parametrize("activation", ["", "leaky"])
 def test_matmul(dtype, activation):
     out, expected = run_matmul("cpu", dtype, activation=activation)
+    torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_block_pointers_and_descriptors(dtype):
+    out, expected = run_blocks_matmul("cpu", dtype)
     torch.testing.assert_close(out, expected)
 
 

@@ -39,6 +39,8 @@ def _leaves(x):
     """The tensors and numbers of a value, in order; None: it is something else."""
     if _is_value(x) or _is_number(x):
         return [x]
+    if isinstance(x, tl.block_type):
+        return x.flatten()
     if not isinstance(x, tuple):
         return None
     parts = [_leaves(item) for item in x]
@@ -48,6 +50,8 @@ def _leaves(x):
 def _rebuild(like, leaves):
     if isinstance(like, tuple):
         return tuple(_rebuild(item, leaves) for item in like)
+    if isinstance(like, tl.block_type):
+        return like.rebuild([next(leaves) for _ in like.offsets])
     return next(leaves)
 
 
