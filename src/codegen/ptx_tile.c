@@ -429,6 +429,8 @@ wk_status wk__ptx_write_tile(const wk__tile_kernel *kernel, const wk__ptx_tile_k
     wk__free(w);
     return status;
   }
+  int looks = 0;
+  w->looks = &looks;
   w->k = ahead, w->kind = kind, w->threads = out->threads, w->thread_bits = log2_of(out->threads);
   status = allocate(w) ? write(w) : WK_OUT_OF_MEMORY;
   if (status == WK_OK && !(out->text = finish(w))) status = WK_OUT_OF_MEMORY;

@@ -6,7 +6,7 @@
 #include "codegen/ptx_text.h"
 #include "codegen/ptx_tile.h"
 
-enum { TILE_BITS = 20, MAX_LAYOUTS = 96, MAX_VARIANTS = 6, THREAD = 32, MAX_REGISTERS = 1024 };
+enum { TILE_BITS = 20, MAX_LAYOUTS = 96, MAX_VARIANTS = 6, THREAD = 32, MAX_REGISTERS = 1024, MOST_LOOKS = 4096 };
 
 /* bit[p]: where bit p of a position is: bit r of a register's number, or THREAD + t of the thread's. */
 typedef struct layout {
@@ -47,7 +47,7 @@ typedef struct tile_writer {
   int done; /* label of the kernel's end */
   bool unsupported;
   bool approximates; /* there are products on tensor cores, whose bits are theirs: exponentials are the device's, too */
-  int visiting;
+  int *looks;        /* at values in the search at hand: what is shared is looked at again, so a search has an end */
 } tile_writer;
 
 static inline const wk__tile_instr *instr_at(const tile_writer *w, wk__tile v) { return &w->k->instrs[v]; }

@@ -23,6 +23,7 @@ typedef struct ahead {
   wk__tile *copies[ROUNDS];    /* (instructions before the pass) of a value in a round; 0: none yet */
   uint8_t *inside;             /* (instructions) bool: of the loop's body */
   int64_t count;               /* instructions before the pass */
+  int looks;                   /* at values for the load at hand: what is shared is looked at again */
 } ahead;
 
 static const wk__tile_instr *at(const ahead *a, wk__tile v) { return &a->b.kernel->instrs[v]; }
@@ -41,11 +42,11 @@ static wk__tile next_of(const ahead *a, wk__tile carry) {
 }
 
 /* Computed of indices, carries and what is outside alone, by operations that cost little. */
-static bool is_known_ahead(const ahead *a, wk__tile v, bool next, int depth) {
+static bool is_known_ahead(ahead *a, wk__tile v, bool next, int depth) {
   if (v == a->begin) return true;
   if (is_carry_of(a, v)) return !next || (next_of(a, v) == v) || is_known_ahead(a, next_of(a, v), false, depth + 1);
   if (v >= a->count || !a->inside[v]) return v < a->count;
-  if (depth > 24) return false;
+  if (depth > 24 || ++a->looks > 4096) return false;
   switch (at(a, v)->op) {
     case WK__TILE_constant:
     case WK__TILE_range:
@@ -148,6 +149,7 @@ static int find_loads(ahead *a, wk__tile *loads, int most) {
   for (wk__tile v = at(a, a->begin)->next; v != a->end && count < most; v = at(a, v)->next) {
     const wk__tile_instr *i = at(a, v);
     bool known = i->op == WK__TILE_load && i->type.ndim > 0;
+    a->looks = 0;
     for (int o = 0; o < 3 && known; o++)
       if (i->operands[o]) known = is_known_ahead(a, i->operands[o], true, 0);
     if (known) loads[count++] = v;

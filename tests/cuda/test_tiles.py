@@ -115,7 +115,13 @@ def test_control_flow(n, limit, flag):
     assert torch.equal(operations.of_flow("cuda", n, limit, flag), kernels.flow_in_python(n, limit, flag))
 
 
+def test_values_that_are_shared_are_not_searched_for_ever():
+    assert torch.equal(operations.of_shared_values("cuda"), operations.of_shared_values("cpu"))
+
+
 def test_what_a_device_has_not_is_said():
+    with pytest.raises(NotImplementedError, match="out of resource: registers"):
+        operations.fill[(1,)](torch.zeros(1 << 20, device="cuda"), N=1 << 20)
     x = torch.zeros(4, device="cuda")
     with pytest.raises(ValueError, match="lies on another device"):
         kernels.add_kernel[(1,)](x, x.cpu(), x, 4, BLOCK=4)
