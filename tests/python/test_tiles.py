@@ -16,6 +16,7 @@ import pytest
 import wick as torch
 import wick.tiles as triton
 import wick.tiles.language as tl
+from wick.tiles.tensor_descriptor import TensorDescriptor
 
 _path = pathlib.Path(__file__).parent / "tile_operations.py"
 _spec = importlib.util.spec_from_file_location("tile_operations", _path)
@@ -227,6 +228,22 @@ def blocks_matmul(a, b, c, M, N, K, a_m, b_k, c_m, BM: tl.constexpr, BN: tl.cons
     result.store([row, column], sums.to(c.dtype.element_ty))
 
 
+@triton.jit
+def descriptor_of(x, shape, strides, block_shape):
+    if isinstance(x, tl.tensor_descriptor):
+        return x
+    else:
+        return tl.make_tensor_descriptor(x, shape, strides, block_shape)
+
+
+@triton.jit
+def turned(x, out, M, N, B: tl.constexpr):
+    source = descriptor_of(x, [M, N], [N, 1], [B, B])
+    target = descriptor_of(out, [N, M], [M, 1], [B, B])
+    i, j = tl.program_id(0) * B, tl.program_id(1) * B
+    target.store([j, i], source.load([i, j]).T)
+
+
 # ---- what they are run for; used by tests/cuda/test_tiles.py too ----
 
 
@@ -350,6 +367,16 @@ def test_matmul(dtype, activation):
 def test_block_pointers_and_descriptors(dtype):
     out, expected = run_blocks_matmul("cpu", dtype)
     torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize("given", ["tensors", "descriptors"])
+def test_descriptors_as_arguments(given):
+    x, out = torch.arange(35.0).reshape(5, 7), torch.zeros(7, 5)
+    arguments = (x, out)
+    if given == "descriptors":
+        arguments = [TensorDescriptor.from_tensor(t, [4, 4]) for t in arguments]
+    turned[(2, 2)](*arguments, 5, 7, B=4)
+    assert torch.equal(out, x.t())
 
 
 def test_dropout_by_a_seed():

@@ -127,7 +127,7 @@ def shared_values(x, out, n, N: tl.constexpr):
     """Values that are used twice, a hundred times over: a search that does not know what it has seen takes for ever."""
     acc, mixed, s = tl.zeros([N], tl.int32), tl.arange(0, N), tl.load(x)
     for _ in range(n):
-        for k in tl.static_range(50):
+        for _k in tl.static_range(50):
             acc = (acc * acc + acc) ^ s
     for k in tl.static_range(50):
         mixed = (mixed * mixed + mixed) ^ (mixed + k)

@@ -485,7 +485,7 @@ class Walker:
         ours = getattr(function, "__module__", None) == tl.__name__ or isinstance(
             getattr(function, "__self__", None), tl.tensor
         )
-        if not ours and any(map(_is_value, values)) and function is not builtins.len:
+        if not ours and any(map(_is_value, values)) and function not in (builtins.len, builtins.isinstance):
             self.fail(
                 node, f"{getattr(function, '__name__', function)!r} is no function of the language, and not marked @jit"
             )

@@ -467,6 +467,9 @@ class block_type:  # noqa: N801
         return _builder().store(pointer, value, mask)
 
 
+tensor_descriptor = block_type
+
+
 def _is_wide(stride):
     return isinstance(stride, tensor) and stride._dtype == "int64"
 
