@@ -2,7 +2,8 @@
 # make test     C and Python tests against build-debug/ (debug checks on); SANITIZE=address,undefined uses build-san/
 # make test-capture   the capture half of the Python tests under the other CPythons that are found (3.12, 3.13)
 # make ... PYTHON=python3.13   the same for that CPython, in .venv-313/, build-313/, build-debug-313/
-# make demo     the first compiled model           make parity   against an installed PyTorch, skipped without one
+# make demo     the first compiled model; DEVICE=cuda on a GPU
+# make parity   against an installed PyTorch, skipped without one
 # make lint     style, static checks, part order   make bench    speed, against PyTorch when there is one; draws docs/speed.svg
 # make docs     the pages that are written from the source
 # make floor    what ../shared/checks gives, where it is there, is not below .ci/floor
@@ -130,7 +131,7 @@ floor: build
 	$(BIN)/python $(PYTEST) .ci/test_floor.py
 
 demo: build pictures
-	$(BIN)/python examples/demo.py --plot $(BUILD)/demo.png
+	$(BIN)/python examples/demo.py --plot $(BUILD)/demo.png --device $(or $(DEVICE),cpu)
 
 # All engines where PyTorch is.
 demo_engines = wick wick.compile $(shell $(BIN)/python -c 'import torch' 2>/dev/null && echo torch torch.compile)

@@ -1,7 +1,8 @@
 """The first compiled model: a small GPT trains on the standard library's source, eager, and with its step compiled.
 
     make demo
-    python examples/demo.py [--steps 1500] [--engines wick wick.compile torch torch.compile]
+    make demo DEVICE=cuda
+    python examples/demo.py [--steps 1500] [--device cuda] [--engines wick wick.compile torch torch.compile]
 
 Runs examples/train_chargpt.py once in a process of its own for each engine, with empty caches of compiled code, then
 compares losses, times and memory. Needs an installed wick; PyTorch only where an engine is PyTorch's, and what
@@ -40,7 +41,7 @@ def writer_of(engines):
 def arguments_of(options, steps, sample):
     """Of the script."""
     sizes = [argument for name, size in options.sizes.items() for argument in (f"--{name}", size)]
-    return [*sizes, "--steps", steps, "--sample", sample]
+    return [*sizes, "--device", options.device, "--steps", steps, "--sample", sample]
 
 
 def train(engines, options):
@@ -89,7 +90,7 @@ def native_seconds(engine, figures, options):
     if engine.library == "torch":  # its first step waits for it
         return figures["first_step_seconds"]
     case = "chargpt_step:" + ",".join(f"{name}={size}" for name, size in options.sizes.items())
-    return measure_cold(engine, case, wick.get_num_threads())["native_seconds"]
+    return measure_cold(engine, case, wick.get_num_threads(), device=options.device)["native_seconds"]
 
 
 def figures_of(engines, runs, options):
@@ -124,7 +125,12 @@ def over_time(run):
     return list(itertools.accumulate(run["times"])), run["losses"]
 
 
-def draw(runs, figures, path):
+def place(device):
+    """The machine's part that has trained, by name."""
+    return cpu()["model"] if device == "cpu" else wick.cuda.get_device_name(device)
+
+
+def draw(runs, figures, path, device):
     """The losses over time and the times of a step as a PNG, where matplotlib is."""
     if not has_matplotlib():
         return
@@ -136,7 +142,7 @@ def draw(runs, figures, path):
         Ratios("Time of a step", ENGINES[first].title, {"": bars}, "time of a step"),
     ]
     steps = len(runs[first]["losses"])
-    save_picture(path, "A small GPT learns Python", panels, f"char-GPT, {steps} steps, on {cpu()['model']}.")
+    save_picture(path, "A small GPT learns Python", panels, f"char-GPT, {steps} steps, on {place(device)}.")
     print(f"as a picture: {path}")
 
 
@@ -145,6 +151,7 @@ def parse():
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("--steps", type=int, default=1500, help="of each engine")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--engines", nargs="+", default=["wick", "wick.compile"], help=f"of {', '.join(ENGINES)}")
     parser.add_argument("--sample", type=int, default=400, help="characters to write at the end")
     parser.add_argument("--plot", default="demo.png", help="where the picture goes when matplotlib is installed")
@@ -178,7 +185,7 @@ def show(engines, options):
     show_table(figures)
     print()
     show_losses(runs)
-    draw(runs, figures, options.plot)
+    draw(runs, figures, options.plot, options.device)
     if options.sample:
         writer = writer_of(engines)
         print(f"\n{writer.title} writes:\n" + runs[writer.name]["stdout"].split("\n", 2)[2])

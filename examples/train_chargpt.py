@@ -114,8 +114,9 @@ def batch_of(data, batch, context):
 def write(model, start, length, characters, temperature):
     """Continues `start` (a list of character numbers) by sampling: near 0 what is likely, at 1 as the model says."""
     model.eval()
+    device = next(model.parameters()).device
     for _ in range(length):
-        logits = model(torch.tensor([start[-model.context :]]))[0, -1] / temperature
+        logits = model(torch.tensor([start[-model.context :]], device=device))[0, -1] / temperature
         start = start + [int(torch.multinomial(F.softmax(logits, dim=-1), 1))]
     return "".join(characters[i] for i in start).replace("\t", "    ")
 
@@ -157,6 +158,7 @@ def main():
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--lr", type=float, default=3e-3, help="the highest learning rate")
     parser.add_argument("--seed", type=int, default=1337)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop so long after the first step")
     parser.add_argument("--compile", action="store_true", help="compile the training step")
@@ -172,6 +174,7 @@ def main():
     number = {c: i for i, c in enumerate(characters)}
     data = torch.tensor([number[c] for c in text], dtype=torch.long)
     model = CharGPT(len(characters), options.context, options.width, options.layers, options.heads, options.dropout)
+    model.to(options.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, betas=(0.9, 0.95), weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, make_rate(options.steps))
     print(
@@ -184,7 +187,7 @@ def main():
     losses, times, began = [], [], None
     while True:
         start = time.perf_counter()
-        x, y = batch_of(data, options.batch, options.context)
+        x, y = (t.to(options.device) for t in batch_of(data, options.batch, options.context))
         losses.append(step(x, y).item())
         schedule.step()
         times.append(time.perf_counter() - start)

@@ -12,8 +12,9 @@ import numpy
 import torch
 
 # In the order of wk_dtype.
-DTYPES = """bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float8_e4m3fn float8_e5m2 float16 bfloat16 float32
-float64 complex64 complex128""".split()
+DTYPES = """bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float8_e4m3fn float8_e5m2
+float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu float16 bfloat16 float32 float64 complex64 complex128""".split()
+SMALL = [name for name in DTYPES if name.startswith("float8")] + ["float16", "bfloat16"]
 LOW_HALVES = (0, 1, 0xFFF, 0x1000, 0x1001, 0x2000, 0x2FFF, 0x3000, 0x3001, 0x7FFF, 0x8000, 0x8001, 0xFFFF)
 VIEWS = 400
 
@@ -43,7 +44,7 @@ def record_roundings():
     floats = bits.view(numpy.float32)
     values = torch.from_numpy(floats[~numpy.isnan(floats)])
     print("static const uint64_t roundings[] = {")
-    for name in DTYPES[9:13]:
+    for name in SMALL:
         rounded = values.to(getattr(torch, name))
         stored = rounded.view(torch.uint8 if rounded.itemsize == 1 else torch.int16).numpy().astype(numpy.uint64)
         stored &= numpy.uint64(0xFFFF)

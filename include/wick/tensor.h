@@ -22,6 +22,9 @@ typedef enum wk_dtype {
   WK_UINT64,
   WK_FLOAT8_E4M3,
   WK_FLOAT8_E5M2,
+  WK_FLOAT8_E4M3_FNUZ, /* fnuz: finite, one NaN, no negative zero */
+  WK_FLOAT8_E5M2_FNUZ,
+  WK_FLOAT8_E8M0, /* powers of two, no sign */
   WK_FLOAT16,
   WK_BFLOAT16,
   WK_FLOAT32,

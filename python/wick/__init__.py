@@ -15,7 +15,7 @@ _C._look_for_lapack_in(":".join(p for p in _sys.path if p.endswith("-packages"))
 _SUBMODULES = frozenset(
     (
         "_C _custom_ops _decomp _dynamo _jit_internal _logging _subclasses _utils accelerator amp ao autograd backends "
-        "compiler cpu cuda distributed distributions fft functional func futures fx gguf hub jit library linalg masked mps multiprocessing nn onnx optim "
+        "compiler cpu cuda distributed distributions export fft functional func futures fx gguf hub jit library linalg masked mps multiprocessing nn onnx optim package "
         "overrides profiler quantization random return_types safetensors serialization signal sparse special storage testing torch_version types "
         "utils version xpu"
     ).split()
@@ -107,8 +107,8 @@ _LAZY = {
     ),
     **dict.fromkeys(
         (
-            "bit bits16 bits1x8 bits2x4 bits4x2 bits8 chalf complex32 float4_e2m1fn_x2 float8_e4m3fnuz float8_e5m2fnuz "
-            "float8_e8m0fnu int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7"
+            "bit bits16 bits1x8 bits2x4 bits4x2 bits8 chalf complex32 float4_e2m1fn_x2 "
+            "int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7"
         ).split(),
         "_absent_dtypes",
     ),

@@ -35,5 +35,4 @@ uint1, uint2, uint3, uint4, uint5, uint6, uint7 = (AbsentDtype(f"uint{n}", 1, "u
 bit = uint1
 bits1x8, bits2x4, bits4x2, bits8 = (AbsentDtype(name, 1, "bits") for name in ("bits1x8", "bits2x4", "bits4x2", "bits8"))
 bits16 = AbsentDtype("bits16", 2, "bits")
-float8_e4m3fnuz, float8_e5m2fnuz = AbsentDtype("float8_e4m3fnuz", 1), AbsentDtype("float8_e5m2fnuz", 1)
-float8_e8m0fnu, float4_e2m1fn_x2 = AbsentDtype("float8_e8m0fnu", 1, "unsigned"), AbsentDtype("float4_e2m1fn_x2", 1)
+float4_e2m1fn_x2 = AbsentDtype("float4_e2m1fn_x2", 1)

@@ -6,7 +6,7 @@
 import importlib
 import os
 import sys
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 from . import _C
 from ._C import OpOverload
@@ -106,6 +106,8 @@ class _OpNamespace(ModuleType):
         found, namespace = None, self.__dict__["name"]
         if namespace in _ROWS and not name.startswith("__"):
             found = packet(name, namespace)
+        if namespace == "higher_order":
+            found = getattr(importlib.import_module(f"{__package__}._higher_order_ops.operators"), name, None)
         if found is not None:
             self.__dict__[name] = found
             return found
@@ -140,4 +142,4 @@ class _Ops(ModuleType):
 
 
 ops = _Ops("torch.ops")
-ops.aten.sym_size = SimpleNamespace(int=_sym_size)
+ops.aten.sym_size = type("sym_size", (), {"int": staticmethod(_sym_size)})  # a class, whose attributes capture reads

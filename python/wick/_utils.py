@@ -83,7 +83,7 @@ class ExceptionWrapper:
 
 def _assert_async(input, assert_msg="Expected Tensor with single nonzero value, but got zero"):
     """Raises an error where a tensor of one element is 0. The CPU has the value at once."""
-    if not bool(input):
+    if not input:
         raise RuntimeError(assert_msg)
 
 

@@ -126,6 +126,7 @@ _CODES = {
     _C.int64: "I64",
     _C.float8_e4m3fn: "F8_E4M3",
     _C.float8_e5m2: "F8_E5M2",
+    _C.float8_e8m0fnu: "F8_E8M0",
     _C.float16: "F16",
     _C.bfloat16: "BF16",
     _C.float32: "F32",

@@ -11,7 +11,7 @@ __all__ = ["TypedStorage", "UntypedStorage", "from_file"]
 _CONVERSIONS = {
     "bfloat16": _C.bfloat16, "bool": _C.bool, "byte": _C.uint8, "char": _C.int8, "complex_double": _C.complex128,
     "complex_float": _C.complex64, "double": _C.float64, "float": _C.float32, "float8_e4m3fn": _C.float8_e4m3fn,
-    "float8_e5m2": _C.float8_e5m2, "half": _C.float16, "int": _C.int32, "long": _C.int64, "short": _C.int16,
+    "float8_e4m3fnuz": _C.float8_e4m3fnuz, "float8_e5m2": _C.float8_e5m2, "float8_e5m2fnuz": _C.float8_e5m2fnuz, "half": _C.float16, "int": _C.int32, "long": _C.int64, "short": _C.int16,
 }  # fmt: skip
 _LEGACY = {
     "Bool": _C.bool, "Byte": _C.uint8, "Char": _C.int8, "Short": _C.int16, "Int": _C.int32, "Long": _C.int64,

@@ -8,6 +8,7 @@
  *   - partition.c decides what the backward graph takes from the forward one: kept, or computed again (flow.c: the
  *     minimum cut);
  *   - split.c makes both graphs (build.c: from parts of others), replay.c one for derivatives of derivatives;
+ *   - derive.c makes the derivative of a graph that an operator holds;
  *   - function.c runs it: saved tensors, versions, histories, later derivatives.
  *
  * Invariants: outputs and gradients have the bits of eager mode on the CPU. Gradients arrive at a tensor in the order
@@ -131,6 +132,14 @@ void wk__aot_split_release(wk__aot_split *split);
 WK_MUST_USE wk_status wk__aot_backward_create(const wk__aot_split *split, const bool *defined,
                                               const wk__aot_layout *layouts, wk__aot_backward *out);
 void wk__aot_backward_release(wk__aot_backward *backward);
+
+/* ============================================== gradients as a graph (derive.c) ================================== */
+
+/* A graph without mutations and random operators: of its inputs and a gradient of each output (contiguous) it computes
+ * the gradients of the wanted inputs, in their order, as new contiguous memory; zeros where nothing flows. Its calls
+ * are taped as those of the graph, and the derivative's are. wanted: (inputs). WK_UNSUPPORTED as wk__aot_split_create.
+ */
+WK_MUST_USE wk_status wk__aot_derive(const wk__graph *graph, const bool *wanted, wk__graph **out_graph);
 
 /* ================================================ running (function.c) =========================================== */
 

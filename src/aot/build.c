@@ -1,6 +1,8 @@
 /* Graphs from parts of other graphs: nodes copied one by one, in the symbols of the new graph.
  * In: nodes of a graph, arguments before users. Out: a frozen graph of the copies. Tests: tests/c/test_aot.c. */
-#include "aot/internal.h"
+#include "aot/build.h"
+
+#include "graph/internal.h"
 
 wk_status wk__builder_begin(wk__builder *b, const wk__shape_env *env) {
   *b = (wk__builder){.graph = wk__graph_create()};
@@ -156,6 +158,36 @@ wk_status wk__builder_copy(wk__builder *b, const wk__graph_node *node, uint8_t f
 wk_status wk__builder_output(wk__builder *b, const wk__graph_node *node) {
   wk__graph_node *made = wk__builder_node(b, node);
   return made ? wk__graph_output(b->graph, made) : wk_fail(WK_INTERNAL_ERROR, "a part of a graph lacks its output");
+}
+
+/* ---- outputs that are memory of their own ---- */
+
+static bool is_output(const wk__graph *graph, const wk__graph_node *node) {
+  int64_t i = 0;
+  while (i < graph->output_count && graph->outputs[i] != node) i++;
+  return i < graph->output_count;
+}
+
+/* Made by a call that makes new memory, which nothing else gives. */
+static bool is_alone(const wk__graph *graph, const wk__graph_node *node) {
+  const wk__graph_node *maker = node->kind == WK__GRAPH_ITEM ? node->args[0].node : node;
+  if (maker->kind != WK__GRAPH_CALL || !wk__is_contiguous(node->value) || is_output(graph, node)) return false;
+  bool alone = true;
+  for (int i = 0; i < maker->op->schema.parameter_count; i++) alone &= !wk__graph_may_alias(maker->op, i);
+  return alone;
+}
+
+static wk__graph_node *contiguous_copy(wk__graph *graph, wk__graph_node *node) {
+  const wk__graph_arg args[] = {{.tag = WK_VALUE_TENSOR, .node = node},
+                                {.tag = WK_VALUE_STRING, .string = "contiguous_format"}};
+  wk__graph_node *copy = wk__graph_call_by_rule(graph, WK__OP(clone), args);
+  if (copy) copy->flags = WK__GRAPH_TAPED;
+  return copy;
+}
+
+wk_status wk__builder_own_output(wk__builder *b, wk__graph_node *made) {
+  if (!is_alone(b->graph, made) && !(made = contiguous_copy(b->graph, made))) return wk_error_category();
+  return wk__graph_output(b->graph, made);
 }
 
 wk_status wk__builder_take(wk__builder *b, wk__graph **out_graph) {

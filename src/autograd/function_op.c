@@ -468,6 +468,7 @@ static wk_status fill(cutter *c) {
                   .saves = f->saves,
                   .print = print,
                   .hold = hold,
+                  .of_function = true,
                   .number = WK__OP_COUNT};
   return write_schema(f);
 }

@@ -89,6 +89,7 @@ typedef enum wk__log {
   WK__LOG_REGIONS,      /* what a program's hot loops and functions were found to be (python -m wick --compile) */
   WK__LOG_PROFILE,      /* what each step of a compiled graph took, when the graph goes */
   WK__LOG_KERNEL_TIMES, /* what a device's kernels took, when the process ends */
+  WK__LOG_CUDAGRAPHS,   /* which steps a device gives again by one call, and which not and why */
   WK__LOG_COUNT
 } wk__log;
 extern uint32_t wk__log_mask;

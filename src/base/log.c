@@ -17,6 +17,7 @@ static const char *const channel_names[WK__LOG_COUNT] = {
     [WK__LOG_GUARDS] = "guards",   [WK__LOG_RECOMPILES] = "recompiles",
     [WK__LOG_KERNEL] = "kernel",   [WK__LOG_REGIONS] = "regions",
     [WK__LOG_PROFILE] = "profile", [WK__LOG_KERNEL_TIMES] = "kernel_times",
+    [WK__LOG_CUDAGRAPHS] = "cudagraphs",
 };
 
 static uint32_t mask_of_name(const char *name, size_t length) {

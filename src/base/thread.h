@@ -62,6 +62,7 @@ typedef struct wk__thread_state {
 
   /* who records, watches or owns; NULL: none */
   struct wk__tracer *tracer;                     /* trace/: calls become nodes of its graph */
+  struct wk__control_recording *control;         /* compile/control/: functions of control flow are called */
   struct wk__body *body;                         /* autograd/: calls become instructions of its nest */
   struct wk__tracer *symbols_of;                 /* trace/: the tracer whose symbols are in use */
   struct wk__shape_env *shape_env;               /* sym/: where new expressions are made */

@@ -15,11 +15,24 @@ char letter_of(int compute) {
 char type_of(int compute) { return (char)(letter_of(compute) - 'a' + 'A'); }
 
 const char *memory_name(int dtype) {
-  static const char *const names[WK_DTYPE_COUNT] = {
-      [WK_BOOL] = "bool",        [WK_UINT8] = "u8",         [WK_INT8] = "i8",     [WK_INT16] = "i16",
-      [WK_INT32] = "i32",        [WK_INT64] = "i64",        [WK_FLOAT16] = "f16", [WK_BFLOAT16] = "bf16",
-      [WK_FLOAT8_E4M3] = "e4m3", [WK_FLOAT8_E5M2] = "e5m2", [WK_FLOAT32] = "f32", [WK_FLOAT64] = "f64",
-      [WK_UINT16] = "u16",       [WK_UINT32] = "u32",       [WK_UINT64] = "u64"};
+  static const char *const names[WK_DTYPE_COUNT] = {[WK_BOOL] = "bool",
+                                                    [WK_UINT8] = "u8",
+                                                    [WK_INT8] = "i8",
+                                                    [WK_INT16] = "i16",
+                                                    [WK_INT32] = "i32",
+                                                    [WK_INT64] = "i64",
+                                                    [WK_FLOAT16] = "f16",
+                                                    [WK_BFLOAT16] = "bf16",
+                                                    [WK_FLOAT8_E4M3] = "e4m3",
+                                                    [WK_FLOAT8_E5M2] = "e5m2",
+                                                    [WK_FLOAT32] = "f32",
+                                                    [WK_FLOAT64] = "f64",
+                                                    [WK_UINT16] = "u16",
+                                                    [WK_UINT32] = "u32",
+                                                    [WK_UINT64] = "u64",
+                                                    [WK_FLOAT8_E4M3_FNUZ] = "e4m3z",
+                                                    [WK_FLOAT8_E5M2_FNUZ] = "e5m2z",
+                                                    [WK_FLOAT8_E8M0] = "e8m0"};
   return names[dtype];
 }
 

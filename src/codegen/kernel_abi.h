@@ -93,8 +93,10 @@ struct wk__kernel_imports {
       (*floor)(double);
   float (*f16_to_f32)(uint16_t);
   uint16_t (*f32_to_f16)(float);
-  float (*e4m3_to_f32)(uint8_t), (*e5m2_to_f32)(uint8_t);
-  uint8_t (*f32_to_e4m3)(float), (*f32_to_e5m2)(float);
+  float (*e4m3_to_f32)(uint8_t), (*e5m2_to_f32)(uint8_t), (*e4m3z_to_f32)(uint8_t), (*e5m2z_to_f32)(uint8_t),
+      (*e8m0_to_f32)(uint8_t);
+  uint8_t (*f32_to_e4m3)(float), (*f32_to_e5m2)(float), (*f32_to_e4m3z)(float), (*f32_to_e5m2z)(float),
+      (*f32_to_e8m0)(float);
 };
 
 #endif

@@ -384,6 +384,9 @@ BY_IMPORT(f16, uint16_t, wk_imports->f16_to_f32, wk_imports->f32_to_f16)
 #endif
 BY_IMPORT(e4m3, uint8_t, wk_imports->e4m3_to_f32, wk_imports->f32_to_e4m3)
 BY_IMPORT(e5m2, uint8_t, wk_imports->e5m2_to_f32, wk_imports->f32_to_e5m2)
+BY_IMPORT(e4m3z, uint8_t, wk_imports->e4m3z_to_f32, wk_imports->f32_to_e4m3z)
+BY_IMPORT(e5m2z, uint8_t, wk_imports->e5m2z_to_f32, wk_imports->f32_to_e5m2z)
+BY_IMPORT(e8m0, uint8_t, wk_imports->e8m0_to_f32, wk_imports->f32_to_e8m0)
 
 WK_INLINE F part_load_f32(const float *p, int64_t n) { return vf_load_n(p, n); }
 WK_INLINE void part_store_f32(float *p, F x, int64_t n) { vf_store_n(p, x, n); }
@@ -423,6 +426,9 @@ BY_COPY(F, bf16, uint16_t)
 BY_COPY(F, f16, uint16_t)
 BY_COPY(F, e4m3, uint8_t)
 BY_COPY(F, e5m2, uint8_t)
+BY_COPY(F, e4m3z, uint8_t)
+BY_COPY(F, e5m2z, uint8_t)
+BY_COPY(F, e8m0, uint8_t)
 
 /* Element j of `memory` and the n - 1 behind it; the same from and to places that lie `offsets` from it; the value
  * after a round trip; one element for all lanes. */
@@ -484,6 +490,9 @@ MEMORY(L, l, u32, uint32_t)
 MEMORY(L, l, u64, uint64_t)
 MEMORY(F, f, e4m3, uint8_t)
 MEMORY(F, f, e5m2, uint8_t)
+MEMORY(F, f, e4m3z, uint8_t)
+MEMORY(F, f, e5m2z, uint8_t)
+MEMORY(F, f, e8m0, uint8_t)
 MEMORY(F, f, f16, uint16_t)
 MEMORY(F, f, bf16, uint16_t)
 MEMORY(F, f, f32, float)

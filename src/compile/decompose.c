@@ -3,6 +3,7 @@
  * In and out: a graph. A rule makes the operators that its own computes with, so that the bits stay; it is there for
  * what is no single loop body and has one inside: dropout (a mask is drawn, the rest is arithmetic), the negative log
  * likelihood (a gather a row, then a sum). Tests: tests/c/test_compile.c, tests/ops/test_compile.py. */
+#include "compile/control/control.h"
 #include "compile/fuse/fuse.h"
 
 static wk__graph_arg of_node(wk__graph_node *n) { return (wk__graph_arg){.tag = WK_VALUE_TENSOR, .node = n}; }
@@ -86,6 +87,7 @@ static decompose_fn *rule_of(const wk__graph_node *node) {
   if (node->kind != WK__GRAPH_CALL || node->flags & WK__GRAPH_TAPED) return NULL;
   if (node->op == WK__OP(_dropout)) return decompose_dropout;
   if (node->op == WK__OP(nll_loss_forward)) return decompose_nll;
+  if (wk__is_control(node->op)) wk__control_compile(node->op);
   if (wk__is_function(node->op)) return decompose_function;
   return NULL;
 }

@@ -243,6 +243,7 @@ static wk_status compile_as(wk__graph *graph, const bool *requires_grad, wk__com
     if (wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "run node by node: %s", wk_error_message());
     wk__dump dump = wk__dump_begin(c->number);
     wk__dump_note(&dump, "failed.txt", wk_error_message());
+    wk_error_clear(); /* or a later check for an error would find it */
     forget(c);
     c->graph = wk__graph_retain(graph);
     status = wk__graph_executor_create(graph, &c->executor);

@@ -10,6 +10,7 @@
 #include "codegen/ptx_attention.h"
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
+#include "cuda/recording.h"
 #include "cuda/written.h"
 #include "ops/internal.h"
 #include "ops/rules.h"
@@ -122,6 +123,20 @@ static void begin(attention *a, const wk_tensor *q, const wk_tensor *k, bool cau
 
 /* ---- launches ---- */
 
+static int addresses_of(const attention *a, wk__cuda_address *out) {
+  static const int are_addresses[] = {
+      WK__ATTENTION_Q,    WK__ATTENTION_K,          WK__ATTENTION_V,      WK__ATTENTION_OUT,
+      WK__ATTENTION_DOUT, WK__ATTENTION_DQ,         WK__ATTENTION_DK,     WK__ATTENTION_DV,
+      WK__ATTENTION_MASK, WK__ATTENTION_LOGARITHMS, WK__ATTENTION_DELTAS, WK__ATTENTION_DRAW,
+  };
+  int count = 0;
+  for (size_t i = 0; i < WK_COUNT(are_addresses); i++) {
+    uint64_t address = (uint64_t)a->args[are_addresses[i]];
+    if (address) out[count++] = (wk__cuda_address){(uint32_t)are_addresses[i], address};
+  }
+  return count;
+}
+
 static wk_status run(attention *a, wk__ptx_attention_pass pass) {
   static const char *const names[] = {"attention", "attention delta", "attention dk, dv", "attention dq"};
   const wk__cuda_written *k;
@@ -134,11 +149,18 @@ static wk_status run(attention *a, wk__ptx_attention_pass pass) {
   WK_TRY(wk__cuda_find_written(a->stream->device, &a->kind, sizeof a->kind, write, &k));
   a->kind.warpgroups = groups;
   CUevent begin;
-  void *params[] = {a->args};
+  wk__cuda_address addresses[WK__ATTENTION_ARGS];
+  int address_count = addresses_of(a, addresses);
+  unsigned blocks = (unsigned)(wk__ceil_div(rows, k->rows) * k->parts);
   wk__cuda_time_begin(a->stream, &begin);
-  wk_status status =
-      WK__CUDA(cuLaunchKernel, k->function, (unsigned)(wk__ceil_div(rows, k->rows) * k->parts), (unsigned)heads,
-               (unsigned)a->batch, (unsigned)k->threads, 1, 1, (unsigned)k->shared, a->stream->handle, params, NULL);
+  wk_status status = wk__cuda_give(a->stream, &(wk__cuda_work){.function = k->function,
+                                                               .grid = {blocks, (unsigned)heads, (unsigned)a->batch},
+                                                               .threads = (unsigned)k->threads,
+                                                               .shared = (unsigned)k->shared,
+                                                               .words = a->args,
+                                                               .word_count = WK__ATTENTION_ARGS,
+                                                               .addresses = addresses,
+                                                               .address_count = address_count});
   if (WK_LIKELY(!begin)) return status;
   char name[WK__CUDA_NAME_BYTES];
   (void)snprintf(name, sizeof name, "%s %s %lldx%lldx%lldx%lldx%d", names[pass], a->kind.half ? "f16" : "bf16",

@@ -4,11 +4,11 @@
  * block, which the stream's order keeps until the code in front has read it. Tests: tests/device/, tests/cuda/. */
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cuda/internal.h"
 #include "cuda/native.h"
 #include "cuda/program.h"
+#include "cuda/recording.h"
 #include "loop/binding.h"
 
 typedef struct cuda_code {
@@ -183,6 +183,7 @@ static wk_status give_launch(wk__cuda_stream *s, const cuda_code *code, CUdevice
   int64_t most = (int64_t)s->device->multiprocessors * 64;
   unsigned grid = (unsigned)wk__min(wk__ceil_div(block->head.rows, groups), most);
   void *params[] = {&program, &s->launch_block, &s->faults};
+  if (WK_UNLIKELY(wk__cuda_recording != NULL)) wk__cuda_stop_recording(true, "it is interpreted so far");
   pthread_mutex_lock(&s->lock);
   wk_status status = WK__CUDA(cuMemcpyHtoDAsync_v2, s->launch_block, block, (size_t)bytes, s->handle);
   CUevent begin;
@@ -193,17 +194,6 @@ static wk_status give_launch(wk__cuda_stream *s, const cuda_code *code, CUdevice
   if (WK_UNLIKELY(begin)) note_time(s, code, &block->head, begin);
   pthread_mutex_unlock(&s->lock);
   return status;
-}
-
-/* WICK_CUDA_CHECK=1: each launch is waited for, so that what it runs into is the error of its own call. */
-static bool checks_each(void) {
-  static _Atomic(int) known; /* 0: not looked up yet; else 1 + whether it does */
-  int state = atomic_load_explicit(&known, memory_order_relaxed);
-  if (WK_LIKELY(state)) return state == 2;
-  const char *text = getenv("WICK_CUDA_CHECK");
-  bool checks = text && strcmp(text, "1") == 0;
-  atomic_store(&known, 1 + checks);
-  return checks;
 }
 
 static wk_status interpret(wk__cuda_stream *s, cuda_code *code, const wk__launch *launch, wk__binding *b) {
@@ -251,7 +241,5 @@ wk_status wk__cuda_launch(wk__stream *stream, const wk__code *code, const wk__la
   WK_TRY(wk__cuda_enter(s->device));
   if (count == 0) return WK_OK;
   WK_TRY(count > 1 ? launch_together(s, of(code), launches, count) : launch_one(s, of(code), launches, NULL));
-  if (WK_LIKELY(!checks_each())) return WK_OK;
-  WK_TRY(WK__CUDA(cuStreamSynchronize, s->handle));
-  return wk__cuda_take_faults(s);
+  return wk__cuda_check_work(s);
 }

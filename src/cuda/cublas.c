@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include "cuda/recording.h"
 #include "cuda/tier0.h"
 
 typedef struct algorithm {
@@ -232,6 +233,7 @@ wk_status wk__cublas_run(wk__cuda_stream *s, const wk__cuda_product *product, bo
   bool usable = p && p->usable;
   if (usable && p->best.workspace && !(workspace = wk__cuda_allocate(&s->head, (int64_t)p->best.workspace, &capacity)))
     usable = false;
+  if (usable) wk__cuda_not_recorded("cuBLASLt computes it");
   if (usable) *out_done = give(s, product, p, workspace);
   pthread_mutex_unlock(&plans.lock);
   if (workspace) wk__cuda_release(&s->head, workspace, capacity);

@@ -1,6 +1,7 @@
 /* CUDA as a device: its table. Nothing of it is used before a tensor is wanted there.
  * Tests: tests/cuda/, tests/device/ (WICK_TEST_DEVICES=cuda). */
 #include "cuda/internal.h"
+#include "cuda/recording.h"
 #include "random/generator.h"
 
 /* Nests are fused; a product and the kernel beside it are launches of their own. */
@@ -30,6 +31,7 @@ const wk__device_type wk__cuda_device_type = {
     .launch_tiles = wk__cuda_launch_tiles,
     .kernels = wk__cuda_kernels,
     .facts = &facts,
+    .recordings = &wk__cuda_recordings,
     .generator = &wk__philox_generator_type,
     .fuses_attention = wk__cuda_fuses_attention,
 };

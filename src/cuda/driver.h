@@ -166,6 +166,9 @@ typedef struct CUDA_KERNEL_NODE_PARAMS { /* _v2 */
     (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,       \
      unsigned block_z, unsigned shared_bytes, CUstream stream, void **params, void **extra))                           \
   X(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction function, void **params, void **extra))                \
+  X(cuGraphCreate, (CUgraph * graph, unsigned flags))                                                                  \
+  X(cuGraphAddKernelNode_v2, (CUgraphNode * node, CUgraph graph, const CUgraphNode *behind, size_t count,              \
+                              const CUDA_KERNEL_NODE_PARAMS *params))                                                  \
   X(cuGraphGetNodes, (CUgraph graph, CUgraphNode * nodes, size_t * count))                                             \
   X(cuGraphDestroy, (CUgraph graph))                                                                                   \
   X(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                        \

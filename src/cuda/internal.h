@@ -17,7 +17,13 @@ typedef struct wk__cuda_stream wk__cuda_stream;
 typedef struct wk__cuda_memory wk__cuda_memory; /* memory.c */
 
 /* Units of the device's code (on_device/). */
-typedef enum wk__cuda_module { WK__CUDA_TIER0, WK__CUDA_GEMM, WK__CUDA_RANDOM, WK__CUDA_MODULES } wk__cuda_module;
+typedef enum wk__cuda_module {
+  WK__CUDA_TIER0,
+  WK__CUDA_GEMM,
+  WK__CUDA_RANDOM,
+  WK__CUDA_ORDER,
+  WK__CUDA_MODULES
+} wk__cuda_module;
 
 typedef struct wk__cuda_device {
   int index;
@@ -75,6 +81,8 @@ WK_MUST_USE wk_status wk__cuda_finish(const wk__event *event);
 double wk__cuda_elapsed(const wk__event *begin, const wk__event *end);
 /* What the stream's finished work has noted, as an error; forgotten then. */
 WK_MUST_USE wk_status wk__cuda_take_faults(wk__cuda_stream *stream);
+/* WICK_CUDA_CHECK=1: what was given is waited for, so that what it runs into is the error of its own call. */
+WK_MUST_USE wk_status wk__cuda_check_work(wk__cuda_stream *stream);
 
 /* ---- memory.c ---- */
 

@@ -8,6 +8,10 @@
 #include "cuda/kernels.def"
 #undef KERNEL
 
+struct wk__cuda_product;
+/* A product into `out`, or a part of it; sets the product's type. Of floats. (product.c) */
+WK_MUST_USE wk_status wk__cuda_multiply(const wk_tensor *out, struct wk__cuda_product *product);
+
 /* A generator of the host's kind that the device's seeds, which moves on. Owned; NULL with the error set. */
 struct wk__generator *wk__cuda_host_generator(struct wk__generator *generator);
 

@@ -12,6 +12,7 @@
 
 #include "cuda/cuda.h"
 #include "cuda/internal.h"
+#include "cuda/recording.h"
 
 enum { UNIT = 512, BINS = 160, LEAST_STEP = 16 << 20, MOST_PIECES = 1 << 16 };
 static const int64_t PIECE = 2 << 20; /* what the driver maps at least */
@@ -285,11 +286,14 @@ void *wk__cuda_allocate(wk__stream *stream, int64_t bytes, int64_t *out_capacity
   int64_t rounded = wk__max(wk__ceil_div(bytes, UNIT), 1) * UNIT;
   void *memory = NULL;
   if (wk__fault_now() || wk__cuda_enter(s->device) != WK_OK) return NULL;
+  if (WK_UNLIKELY(wk__cuda_recording != NULL) && wk__cuda_recorded_allocate(s, rounded, &memory, out_capacity))
+    return memory;
   pthread_mutex_lock(&m->lock);
   block *b = take(s->device, s, rounded);
   if (b) memory = note_use(m, b, out_capacity);
   if (!b) fail_for_want(s->device, bytes);
   pthread_mutex_unlock(&m->lock);
+  if (WK_UNLIKELY(wk__cuda_recording != NULL) && memory) wk__cuda_recorded_add(s, memory, *out_capacity);
   return memory;
 }
 
@@ -328,7 +332,7 @@ void wk__cuda_release(wk__stream *stream, void *memory, int64_t capacity) {
   wk__cuda_stream *s = wk__cuda_stream_of(stream);
   wk__cuda_memory *m = s->device->memory;
   (void)capacity;
-  if (!memory) return;
+  if (!memory || (WK_UNLIKELY(wk__cuda_recording != NULL) && wk__cuda_recorded_release(memory))) return;
   pthread_mutex_lock(&m->lock);
   block *b = wk__map_get(&m->used, (uintptr_t)memory);
   if (b) {
@@ -445,6 +449,9 @@ wk_status wk__cuda_copy(wk__stream *stream, void *to, const void *from, int64_t 
   wk__cuda_stream *s = wk__cuda_stream_of(stream);
   if (bytes == 0) return WK_OK;
   WK_TRY(wk__cuda_enter(s->device));
+  wk__cuda_not_recorded(way == WK__FROM_HOST ? "it copies from the host"
+                        : way == WK__TO_HOST ? "it copies to the host"
+                                             : "it copies bytes");
   CUevent begin;
   wk__cuda_time_begin(s, &begin);
   wk_status status = wk__cuda_check(give_copy(s, to, from, (size_t)bytes, way), "copy");
@@ -457,6 +464,7 @@ wk_status wk__cuda_fill(wk__stream *stream, void *to, int value, int64_t bytes) 
   wk__cuda_stream *s = wk__cuda_stream_of(stream);
   if (bytes == 0) return WK_OK;
   WK_TRY(wk__cuda_enter(s->device));
+  wk__cuda_not_recorded("it fills bytes");
   CUevent begin;
   wk__cuda_time_begin(s, &begin);
   wk_status status =

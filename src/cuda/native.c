@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "codegen/ptx.h"
+#include "cuda/recording.h"
 
 typedef enum kernel_state { ASKED, READY, NONE } kernel_state; /* NONE: it is the interpreter's for good */
 
@@ -18,8 +19,8 @@ struct wk__cuda_kernel {
   const wk__nest *nest; /* borrowed */
   wk__cuda_device *device;
   _Atomic(int) state;
-  _Atomic(int) uses; /* before it was asked for */
-  CUmodule module;
+  _Atomic(int) uses;   /* before it was asked for */
+  wk__cuda_held *held; /* owned: the module of the function; NULL before it is there */
   CUfunction function;
   int arg_count, states;
   wk__ptx_arg *args; /* owned */
@@ -189,14 +190,22 @@ static bool shape_of(const wk__nest *nest, const wk__cuda_device *device, const 
 
 /* ---- compiling ---- */
 
+static wk_status load(kernel *k, const char *text) {
+  CUmodule module;
+  WK_TRY(wk__cuda_load(text, &module));
+  k->held = wk__cuda_hold(k->device, module);
+  if (k->held) return WK__CUDA(cuModuleGetFunction, &k->function, module, "wick");
+  (void)wk__cuda.cuModuleUnload(module);
+  return WK_OUT_OF_MEMORY;
+}
+
 static wk_status compile(kernel *k) {
   wk__ptx_kernel *written = wk__alloc(sizeof *written);
   if (!written) return WK_OUT_OF_MEMORY;
   wk_status status = wk__ptx_write(k->nest, &k->shape, NULL, written);
   if (status == WK_OK && wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "%s", written->text);
   if (status == WK_OK) status = wk__cuda_enter(k->device);
-  if (status == WK_OK) status = wk__cuda_load(written->text, &k->module);
-  if (status == WK_OK) status = WK__CUDA(cuModuleGetFunction, &k->function, k->module, "wick");
+  if (status == WK_OK) status = load(k, written->text);
   if (status == WK_OK && written->states)
     status = WK__CUDA(cuFuncSetAttribute, k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                       k->device->shared_most);
@@ -285,7 +294,7 @@ void wk__cuda_native_release(wk__cuda_native *native) {
   while (k) {
     kernel *next = k->next;
     withdraw(k);
-    if (k->module && wk__cuda_enter(k->device) == WK_OK) (void)wk__cuda.cuModuleUnload(k->module);
+    wk__cuda_let_go(k->held);
     wk__free(k->args);
     wk__free(k);
     k = next;
@@ -435,16 +444,34 @@ static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__bindi
   wk__cuda_time_end(s, begin, name);
 }
 
+/* The address that argument `arg` is made of; 0: it is none, or the stream's own. */
+static uint64_t address_of(const wk__binding *b, const wk__ptx_arg *arg, const void *scratch) {
+  if (arg->kind == WK__PTX_BASE) return (uint64_t)(uintptr_t)b->base[arg->a];
+  return arg->kind == WK__PTX_SCRATCH ? (uint64_t)(uintptr_t)scratch : 0;
+}
+
 static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
                       void *scratch) {
   int64_t args[WK__PTX_MAX_ARGS];
+  wk__cuda_address addresses[WK__PTX_MAX_ARGS];
+  int address_count = 0;
   grid g = grid_of(k, b);
-  for (int n = 0; n < k->arg_count; n++) args[n] = value_of(k, s, b, launch, &k->args[n], scratch);
-  void *params[] = {args};
+  for (int n = 0; n < k->arg_count; n++) {
+    args[n] = value_of(k, s, b, launch, &k->args[n], scratch);
+    uint64_t address = address_of(b, &k->args[n], scratch);
+    if (address) addresses[address_count++] = (wk__cuda_address){(uint32_t)n, address};
+  }
   CUevent begin;
   wk__cuda_time_begin(s, &begin);
-  wk_status status = WK__CUDA(cuLaunchKernel, k->function, (unsigned)g.blocks, 1, 1, (unsigned)g.threads, 1, 1,
-                              (unsigned)g.shared, s->handle, params, NULL);
+  wk_status status = wk__cuda_give(s, &(wk__cuda_work){.function = k->function,
+                                                       .held = k->held,
+                                                       .grid = {(unsigned)g.blocks, 1, 1},
+                                                       .threads = (unsigned)g.threads,
+                                                       .shared = (unsigned)g.shared,
+                                                       .words = args,
+                                                       .word_count = k->arg_count,
+                                                       .addresses = addresses,
+                                                       .address_count = address_count});
   if (WK_UNLIKELY(begin)) note_time(k, s, b, begin);
   return status;
 }

@@ -9,6 +9,7 @@
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
 #include "cuda/products.h"
+#include "cuda/recording.h"
 #include "cuda/tier0.h"
 #include "ops/internal.h"
 
@@ -32,6 +33,7 @@ static uint64_t at(const wk_tensor *t) { return (uint64_t)(uintptr_t)wk__address
 /* ---- the kernel ---- */
 
 enum { TILE = 64, THREADS = 256 };
+#define WORD(field) (uint32_t)(offsetof(wk__cuda_product, field) / 8)
 
 static wk_status run_own(wk__cuda_stream *s, const wk__cuda_product *p) {
   static const char *const names[] = {[WK__MEMORY_F16] = "kernel_gemm_f16",
@@ -42,8 +44,14 @@ static wk_status run_own(wk__cuda_stream *s, const wk__cuda_product *p) {
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_GEMM, names[p->type], &function));
   int64_t tiles = p->batch * wk__ceil_div(p->m, TILE) * wk__ceil_div(p->n, TILE);
   if (tiles > INT32_MAX) return wk_fail(WK_NOT_IMPLEMENTED, "a matrix product of %lld tiles on cuda", (long long)tiles);
-  void *params[] = {(void *)p};
-  return WK__CUDA(cuLaunchKernel, function, (unsigned)tiles, 1, 1, THREADS, 1, 1, 0, s->handle, params, NULL);
+  const wk__cuda_address addresses[] = {{WORD(a), p->a}, {WORD(b), p->b}, {WORD(c), p->c}, {WORD(row), p->row}};
+  return wk__cuda_give(s, &(wk__cuda_work){.function = function,
+                                           .grid = {(unsigned)tiles, 1, 1},
+                                           .threads = THREADS,
+                                           .words = (void *)p,
+                                           .word_count = (int)(sizeof *p / 8),
+                                           .addresses = addresses,
+                                           .address_count = p->row ? 4 : 3});
 }
 
 static void note_time(const wk__cuda_stream *s, const wk__cuda_product *p, bool library, CUevent begin) {
@@ -58,7 +66,8 @@ static void note_time(const wk__cuda_stream *s, const wk__cuda_product *p, bool 
   wk__cuda_time_end(s, begin, name);
 }
 
-static wk_status run(const wk_tensor *out, wk__cuda_product *p) {
+wk_status wk__cuda_multiply(const wk_tensor *out, wk__cuda_product *p) {
+  p->type = type_of(out);
   wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(out->device));
   if (p->m == 0 || p->n == 0 || p->batch == 0) return WK_OK;
   WK_TRY(wk__cuda_enter(s->device));
@@ -77,7 +86,7 @@ static wk_status run(const wk_tensor *out, wk__cuda_product *p) {
 
 static wk__cuda_product of_matrices(const wk_tensor *a, const wk_tensor *b, const wk_tensor *out) {
   int d = a->ndim - 2; /* the first of a matrix's dims: of batches 1 */
-  wk__cuda_product p = {.a = at(a), .b = at(b), .c = at(out), .batch = 1, .alpha = 1, .type = type_of(out)};
+  wk__cuda_product p = {.a = at(a), .b = at(b), .c = at(out), .batch = 1, .alpha = 1};
   p.m = wk__size(a, d), p.k = wk__size(a, d + 1), p.n = wk__size(b, d + 1);
   p.a_row = wk__stride(a, d), p.a_column = wk__stride(a, d + 1);
   p.b_row = wk__stride(b, d), p.b_column = wk__stride(b, d + 1);
@@ -90,7 +99,7 @@ static wk__cuda_product of_matrices(const wk_tensor *a, const wk_tensor *b, cons
 wk_status wk__cuda_mm(wk__call *c) {
   if (type_of(c->outputs[0]) < 0) return wk__cuda_run_kernel_on_host(c);
   wk__cuda_product p = of_matrices(c->args[0].tensor, c->args[1].tensor, c->outputs[0]);
-  return run(c->outputs[0], &p);
+  return wk__cuda_multiply(c->outputs[0], &p);
 }
 
 static double number(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)); }
@@ -103,7 +112,7 @@ wk_status wk__cuda_addmm(wk__call *c) {
   p.alpha = number(&c->args[A_alpha]);
   p.beta = number(&c->args[A_beta]);
   if (p.beta != 0) WK_TRY(wk__copy_into(out, c->args[A_self].tensor));
-  return run(out, &p);
+  return wk__cuda_multiply(out, &p);
 }
 
 /* Leading dims as one, without a copy. */
@@ -115,7 +124,7 @@ static bool folds(const wk_tensor *t) {
 
 static wk_status linear_of(const wk_tensor *x, const wk_tensor *w, wk_tensor *bias, wk_tensor *out) {
   int64_t in = wk__size(w, 1);
-  wk__cuda_product p = {.a = at(x), .b = at(w), .c = at(out), .batch = 1, .alpha = 1, .type = type_of(out), .k = in};
+  wk__cuda_product p = {.a = at(x), .b = at(w), .c = at(out), .batch = 1, .alpha = 1, .k = in};
   p.m = in ? wk__numel(x) / in : wk__numel(out) / wk__max(wk__size(w, 0), 1);
   p.n = p.c_row = wk__size(w, 0);
   p.a_row = x->ndim > 1 ? wk__stride(x, x->ndim - 2) : 0, p.a_column = wk__stride(x, x->ndim - 1);
@@ -126,7 +135,7 @@ static wk_status linear_of(const wk_tensor *x, const wk_tensor *w, wk_tensor *bi
     p.beta = 1;
     WK_TRY(wk__copy_into(out, bias));
   }
-  return run(out, &p);
+  return wk__cuda_multiply(out, &p);
 }
 
 wk_status wk__cuda_linear(wk__call *c) {

@@ -310,7 +310,18 @@ static wk_status encode(encoder *e, wk__arena *arena) {
   return assemble(e);
 }
 
+/* The device's code has the two kinds of float8 that have products of their own. */
+static wk_status check_dtypes(const wk__nest *nest) {
+  for (int k = 0; k < nest->buffer_count; k++) {
+    int dtype = nest->buffers[k].dtype;
+    if (wk__dtype_is_float8(dtype) && dtype > WK_FLOAT8_E5M2)
+      return wk_fail(WK_NOT_IMPLEMENTED, "'%s' is not implemented on CUDA", wk__dtype_legacy((wk_dtype)dtype));
+  }
+  return WK_OK;
+}
+
 wk_status wk__cuda_encode(const wk__nest *nest, wk__cuda_encoded *out) {
+  WK_TRY(check_dtypes(nest));
   wk__arena arena = {0};
   encoder e = {.nest = nest, .out = out, .has_rows = nest->reduction_dims > 0};
   *out = (wk__cuda_encoded){0};

@@ -8,6 +8,7 @@
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
 #include "cuda/program.h"
+#include "cuda/recording.h"
 #include "cuda/tier0.h"
 #include "ops/internal.h"
 #include "ops/rules/draw.h"
@@ -88,7 +89,8 @@ static wk_status launch(wk__generator *generator, const wk_tensor *out, const ch
                         int64_t each) {
   wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(out->device));
   CUfunction function;
-  void *params[] = {f};
+  const wk__cuda_address addresses[] = {{offsetof(wk__cuda_draws, out) / 8, f->out},
+                                        {offsetof(wk__cuda_draws, p) / 8, f->p}};
   if (!generator) return wk_error_category();
   if (f->n == 0) return WK_OK;
   int64_t blocks = blocks_for(s->device, f->n), turn = each * THREADS * blocks;
@@ -97,8 +99,13 @@ static wk_status launch(wk__generator *generator, const wk_tensor *out, const ch
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_RANDOM, kernel, &function));
   CUevent begin;
   wk__cuda_time_begin(s, &begin);
-  wk_status status =
-      WK__CUDA(cuLaunchKernel, function, (unsigned)blocks, 1, 1, THREADS, 1, 1, 0, s->handle, params, NULL);
+  wk_status status = wk__cuda_give(s, &(wk__cuda_work){.function = function,
+                                                       .grid = {(unsigned)blocks, 1, 1},
+                                                       .threads = THREADS,
+                                                       .words = f,
+                                                       .word_count = (int)(sizeof *f / 8),
+                                                       .addresses = addresses,
+                                                       .address_count = f->p ? 2 : 1});
   wk__cuda_time_end(s, begin, kernel);
   return status;
 }

@@ -3,6 +3,7 @@
  * tests/cuda/test_products.py. */
 #include "codegen/ptx_product.h"
 #include "cuda/cublas.h"
+#include "cuda/recording.h"
 #include "cuda/tier0.h"
 #include "cuda/written.h"
 
@@ -117,10 +118,22 @@ static bool prepare(run *r, wk__cuda_stream *s, const wk__cuda_product *p) {
 
 static wk_status give(run *r, int64_t blocks, int64_t splits, int64_t batch) {
   const wk__cuda_written *k;
-  void *params[] = {r->args};
+  wk__cuda_address addresses[WK__PRODUCT_ARGS];
+  int count = 0;
+  static const int are_addresses[] = {WK__PRODUCT_A, WK__PRODUCT_B, WK__PRODUCT_C, WK__PRODUCT_ROW, WK__PRODUCT_WORK};
+  for (size_t i = 0; i < WK_COUNT(are_addresses); i++) {
+    uint64_t address = (uint64_t)r->args[are_addresses[i]];
+    if (address) addresses[count++] = (wk__cuda_address){(uint32_t)are_addresses[i], address};
+  }
   WK_TRY(wk__cuda_find_written(r->stream->device, &r->kind, sizeof r->kind, write, &k));
-  return WK__CUDA(cuLaunchKernel, k->function, (unsigned)blocks, (unsigned)splits, (unsigned)batch,
-                  (unsigned)k->threads, 1, 1, (unsigned)k->shared, r->stream->handle, params, NULL);
+  return wk__cuda_give(r->stream, &(wk__cuda_work){.function = k->function,
+                                                   .grid = {(unsigned)blocks, (unsigned)splits, (unsigned)batch},
+                                                   .threads = (unsigned)k->threads,
+                                                   .shared = (unsigned)k->shared,
+                                                   .words = r->args,
+                                                   .word_count = WK__PRODUCT_ARGS,
+                                                   .addresses = addresses,
+                                                   .address_count = count});
 }
 
 static wk_status give_split(run *r, const wk__cuda_product *p) {

@@ -89,6 +89,45 @@ typedef struct wk__fusion_facts {
   int64_t kept_elements; /* of a row: longer ones are computed again in each phase, not kept */
 } wk__fusion_facts;
 
+/* ---- recordings: what steps of a graph's run give a stream, noted, to be given again by one call ---- */
+
+/* Of one stream; used by one thread at a time. Steps and launches count from 0. */
+typedef struct wk__recording wk__recording;
+
+/* Which of the caller's memories (a number from 0 on) the address lies in, and how far from where the memory begins;
+ * -1: in none. */
+typedef int32_t wk__memory_of_fn(void *context, uint64_t address, int64_t *out_offset);
+typedef struct wk__memories {
+  wk__memory_of_fn *find;
+  void *context;
+} wk__memories;
+
+typedef enum wk__recorded { WK__RECORDED, WK__NOT_NOW, WK__NOT_EVER } wk__recorded;
+
+/* `begins` below: where each memory begins now, by number; it may have moved since it was noted, by a multiple of 256
+ * bytes. */
+typedef struct wk__recording_type {
+  /* NULL with no error: recordings are switched off. */
+  wk__recording *(*create)(wk__stream *stream);
+  void (*release)(wk__recording *recording); /* work of it that was given may still run; NULL is fine */
+  /* What this thread gives between the two is a step's: it is given and noted. Memory that it takes meanwhile and gives
+   * back stays the recording's. end_step: *out_why says why the step cannot be given again, and it is forgotten. */
+  wk_status (*begin_step)(wk__recording *recording, wk__memories memories);
+  wk__recorded (*end_step)(wk__recording *recording, int64_t *out_launches, const char **out_why);
+  /* No more steps: makes what `give` gives. */
+  wk_status (*close)(wk__recording *recording, const uint64_t *begins);
+  /* Of a closed recording, in the order of steps and before give: the step's code runs between the two, as it did when
+   * it was noted, and what it gives is compared with that instead: numbers may be others. false: it was other work. All
+   * in front of it and it has been given by itself then; what is behind it is the caller's, and the recording is done
+   * with. */
+  void (*begin_again)(wk__recording *recording, int64_t step, const uint64_t *begins);
+  bool (*end_again)(wk__recording *recording);
+  /* All of it. */
+  wk_status (*give)(wk__recording *recording, const uint64_t *begins);
+  /* The launches of the steps in front of `step`, one by one: what is behind is the caller's. */
+  wk_status (*give_until)(wk__recording *recording, int64_t step, const uint64_t *begins);
+} wk__recording_type;
+
 /* ---- random numbers ---- */
 
 typedef struct wk__generator_type wk__generator_type; /* random/generator.h */
@@ -158,6 +197,7 @@ struct wk__device_type {
   wk_status (*run_draw)(wk__stream *stream, const wk_op *op, double p, wk_tensor *out_or_null, int64_t n,
                         const wk__fused_launch *fused);
   const wk__fusion_facts *facts;
+  const wk__recording_type *recordings; /* NULL: none */
   const wk__generator_type *generator;
   bool (*fuses_attention)(wk_device device); /* _fused_attention is there, for small floats; NULL: no */
 };

@@ -290,11 +290,14 @@ static bool note_changing(const guard_run *g, const wk__read *failing) {
   return true;
 }
 
+const wk__read wk__guard_of_modes, wk__guard_of_sizes, wk__guard_of_memory;
+
 /* Runs reads and checks; the first one that does not hold, or NULL. Where only a size or a number is another one the
  * others are looked at, too, so that all of them are known at the next capture. */
 static const wk__read *first_failing(const guard_run *g, const wk__read *reads, int64_t count) {
   const wk__read *first = NULL;
   for (int64_t i = 0; i < count; i++) {
+    if (WK_UNLIKELY(!g->segment->owner)) return &wk__guard_of_memory; /* what guards have run ended a model of it */
     if (read_holds(g, &reads[i])) continue;
     if (!first) first = &reads[i];
     if (!note_changing(g, &reads[i])) break;
@@ -375,8 +378,6 @@ static bool written_apart(const guard_run *g) {
   return apart;
 }
 
-const wk__read wk__guard_of_modes, wk__guard_of_sizes, wk__guard_of_memory;
-
 static const wk__read *failing_guard(guard_run *g) {
   wk__segment *s = (wk__segment *)g->segment;
   const wk__binding *b = g->session->binding;
@@ -407,12 +408,16 @@ static PyObject **make_values(wk__segment *g) {
     values[i] = r->registers[i].fixed ? r->registers[i].object : NULL;
   return values;
 }
-void wk__segment_put_values(wk__segment *g, PyObject **values) {
+static void put_values(wk__segment *g, PyObject **values) {
   for (int64_t i = 0; values && i < g->loose_count; i++) Py_CLEAR(values[g->loose[i]]);
   if (g->idle_values)
     PyMem_Free(values);
   else
     g->idle_values = values;
+}
+void wk__segment_put_values(wk__segment *g, PyObject **values) {
+  wk__segment_let_models_go(g, values);
+  put_values(g, values);
 }
 
 static bool is_here(const wk__session *s, const wk__segment *g, wk__activation *const *frames) {
@@ -438,13 +443,14 @@ static bool holds(wk__session *s, wk__segment *g, wk__activation **frames, PyObj
   PyObject **values = make_values(g);
   guard_run run = {.segment = g, .session = s, .frames = frames, .values = values};
   const wk__read *failing = values ? failing_guard(&run) : &wk__guard_of_memory;
+  if (!failing && !wk__segment_hold_models(g, values)) failing = &wk__guard_of_memory;
   if (!failing) {
     *out_values = values;
     return true;
   }
   wk__undo_draws(s);
   if (values && s->mode == WK__MODE_SEEK) note_failure(s, g, failing); /* else it is looked up again in its frame */
-  wk__segment_put_values(g, values);
+  put_values(g, values);
   return false;
 }
 

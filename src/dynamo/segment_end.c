@@ -3,6 +3,7 @@
  * something alive cannot be made again. Tests: tests/python/capture/. */
 #include "dynamo/capture/history.h"
 #include "dynamo/capture/numbers.h"
+#include "dynamo/capture/record_parts.h"
 #include "dynamo/explain.h"
 
 #include <stdio.h>
@@ -425,6 +426,7 @@ static void drop_objects(wk__segment *g) {
     WK__BURY(r->registers[i].before);
     WK__BURY(r->registers[i].names);
   }
+  wk__forget_identities(r);
   wk__map_release(&r->by_object);
   wk__map_release(&r->read_before);
   wk__map_release(&r->fresh);

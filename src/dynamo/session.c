@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "dynamo/capture/numbers.h"
+#include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
 #include "dynamo/cpython/plain.h"
 
@@ -180,11 +181,17 @@ static void note_endings(wk__session *s, wk__activation *a) {
   }
 }
 
+static void give_to_c_code(const wk__session *s, const wk__activation *a, PyObject *value) {
+  if (s->handing && a->outer && s->handing == &a->outer->frame) return;
+  wk__settle(s->recording, value);
+  if (wk__holds_identity(s->recording, value)) wk__record_failed(s->recording, "C code is given an id()");
+}
+
 static PyObject *frame_returns(wk__session *s, wk__activation *a) {
   PyObject *result = a->frame.result;
   a->frame.result = NULL;
   if (s->mode == WK__MODE_CAPTURE && a->depth < s->low) s->low = a->depth;
-  if (s->mode == WK__MODE_CAPTURE && a->depth && !a->frame.resumable) wk__settle(s->recording, result);
+  if (s->mode == WK__MODE_CAPTURE && a->depth && !a->frame.resumable) give_to_c_code(s, a, result);
   if (a->depth || s->mode != WK__MODE_CAPTURE) return result;
   note_endings(s, a);
   int status = wk__segment_end(s, WK__END_RETURN, result);
@@ -384,7 +391,7 @@ static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyOb
     case WK__STEP_YIELD:
       *out_result = a->frame.result;
       a->frame.result = NULL;
-      if (s->mode == WK__MODE_CAPTURE) wk__settle(s->recording, *out_result); /* C code may be who asks */
+      if (s->mode == WK__MODE_CAPTURE) give_to_c_code(s, a, *out_result); /* that may be who asks */
       return DONE;
     case WK__STEP_RAISE:
       if (s->mode == WK__MODE_CAPTURE && may_tell_sizes()) wk__settle_symbols(s->recording);

@@ -70,7 +70,8 @@ struct wk__session {
   PyCodeObject *root_code;
   wk__mode_kind mode;
   wk__activation *innermost;
-  bool entering; /* the next frame is entered by an instruction that does nothing else */
+  bool entering;            /* the next frame is entered by an instruction that does nothing else */
+  const wk__frame *handing; /* borrowed: its instruction hands on what the frames give that it runs; NULL */
   /* capturing */
   wk__recording *recording;
   /* Those that were given up, emptied: an operation may be in the middle of one, since a key's __eq__, say, has ended
@@ -210,6 +211,12 @@ typedef struct wk__stale_grad {
   wk__reg tensor, grad; /* grad: the register that it was read to, -1 */
 } wk__stale_grad;
 
+/* A model, or the dictionary of one, that steps or frames of a segment use: it is not owned, and what a replay does may
+ * take it from whoever owns it. */
+typedef struct wk__held {
+  wk__reg reg, owner; /* owner: the model that has this dictionary; -1 */
+} wk__held;
+
 struct wk__segment {
   _Atomic int references;
   int64_t number;      /* no other one of the process has it */
@@ -233,6 +240,8 @@ struct wk__segment {
     uint64_t seen;
     PyObject *const *place; /* where a watched model has its dictionary, which is not owned; NULL: it is owned */
   } * versions;
+  wk__held *held; /* (held_count) in the recording's arena: what a replay keeps alive */
+  int64_t held_count;
   wk__reg *loose; /* (loose_count) registers whose objects differ from call to call */
   int64_t loose_count;
   PyObject **idle_values; /* registers of a call that is over, for the next one; NULL while one runs */
@@ -296,6 +305,10 @@ wk__segment *wk__segment_next(wk__compiled *compiled, wk__segment *steal_segment
 /* Models and their dictionaries are watched, not owned; what hangs in those is owned. When a model dies the segment
  * goes. 0, or -1 with an exception. (models.c) */
 int wk__segment_watch_models(wk__session *session, wk__segment *segment);
+/* Its guards hold with these registers, so models are alive: those that it uses stay so until the registers are put
+ * back. False: something that the guards have run has ended one, or the segment. (models.c) */
+bool wk__segment_hold_models(const wk__segment *segment, PyObject *const *values);
+void wk__segment_let_models_go(const wk__segment *segment, PyObject *const *values);
 /* 0, or -1 with an exception: the program fixes a size that mark_dynamic() was called for, or allows less of it than
  * was said. (marks.c) */
 int wk__check_marks(const wk__session *session, const wk__segment *segment, const wk__graph *graph);

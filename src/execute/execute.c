@@ -41,7 +41,10 @@ static wk__run_memory *create_run(const wk__graph_executor *e) {
 }
 
 static void free_run(const wk__graph_executor *e, wk__run_memory *run) {
-  if (run) wk__graph_unbind_memory(e, run);
+  if (run) {
+    wk__recorded_release(run);
+    wk__graph_unbind_memory(e, run);
+  }
   wk__free(run);
 }
 
@@ -84,6 +87,7 @@ wk_status wk__run_value(const wk__graph_executor *e, wk__run_memory *run, wk_int
 static wk_status resolve_numbers(const wk__graph_executor *e, wk__run_memory *run, wk_tensor *const *inputs) {
   int64_t *symbols = wk__run_at(run, e->symbols_at);
   if (!bind_symbols(e, run, inputs)) return WK_OK;
+  wk__recorded_forget(run);
   wk__graph_unbind_memory(e, run);
   for (int64_t i = 0; i < e->number_count; i++) {
     int64_t value;
@@ -241,36 +245,63 @@ static wk_status run_call(const wk__graph_executor *e, const wk__graph_step *s, 
   wk_tensor *destinations[WK__MAX_RESULTS] = {NULL};
   bool in_place = s->destination >= 0;
   if (in_place) destinations[0] = run->slots[s->destination];
-  WK_TRY(call(s, args, in_place ? destinations : NULL, results));
+  bool noted = WK_UNLIKELY(run->recorded != NULL) && wk__recorded_enter(e, s, run);
+  wk_status status = call(s, args, in_place ? destinations : NULL, results);
+  if (WK_UNLIKELY(noted)) wk__recorded_leave(e, s, run);
+  WK_TRY(status);
   if (WK_UNLIKELY(has_no_rule(s->op))) WK_TRY(fit_results(e, s, run, results));
   return keep_results(e, s, run, results);
 }
 
 /* Results that leave the run get new tensors; the others have theirs already. */
+static wk_status make_results(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run,
+                              wk_tensor **outputs) {
+  wk_tensor **made = (wk_tensor **)wk__run_at(run, e->made_at) + s->first_made;
+  int32_t count = wk__graph_result_count(s);
+  for (int32_t k = 0; k < count; k++) {
+    const wk__prepared *m = &e->made[s->first_made + k];
+    wk__spec spec;
+    outputs[k] = made[k];
+    if (m->kept) continue;
+    wk__spec_of(&spec, made[k]);
+    outputs[k] = wk__tensor_from_spec(&spec);
+    if (outputs[k] && m->slot >= 0) run->slots[m->slot] = outputs[k];
+    if (outputs[k]) continue;
+    while (k-- > 0)
+      if (!e->made[s->first_made + k].kept && e->made[s->first_made + k].slot < 0) wk__release(outputs[k]);
+    return wk_error_category();
+  }
+  return WK_OK;
+}
+
+/* Nobody reads them. */
+static void drop_results(const wk__graph_executor *e, const wk__graph_step *s, wk_tensor **outputs) {
+  int32_t count = wk__graph_result_count(s);
+  for (int32_t k = 0; k < count; k++)
+    if (!e->made[s->first_made + k].kept && e->made[s->first_made + k].slot < 0) wk__release(outputs[k]);
+}
+
 static wk_status run_into(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run,
                           const wk_value *args) {
-  wk_tensor **made = (wk_tensor **)wk__run_at(run, e->made_at) + s->first_made, *outputs[WK__NEST_MAX_BUFFERS];
+  wk_tensor *outputs[WK__NEST_MAX_BUFFERS], **into = outputs;
   bool check = e->graph->from_text;
-  if (WK_LIKELY(s->all_kept)) return wk__compute_into(s->op, args, made, check);
-  int32_t count = wk__graph_result_count(s), next = 0;
-  wk_status status = WK_OK;
-  for (; next < count && status == WK_OK; next++) {
-    const wk__prepared *m = &e->made[s->first_made + next];
-    wk__spec spec;
-    if (!m->kept) wk__spec_of(&spec, made[next]);
-    outputs[next] = m->kept ? made[next] : wk__tensor_from_spec(&spec);
-    if (!outputs[next]) status = wk_error_category();
-  }
-  if (status == WK_OK) status = wk__compute_into(s->op, args, outputs, check);
-  for (int32_t k = 0; k < next; k++) {
-    const wk__prepared *m = &e->made[s->first_made + k];
-    if (m->kept) continue;
-    if (status == WK_OK && m->slot >= 0)
-      run->slots[m->slot] = outputs[k];
-    else
-      wk__release(outputs[k]);
-  }
+  if (WK_LIKELY(s->all_kept))
+    into = (wk_tensor **)wk__run_at(run, e->made_at) + s->first_made;
+  else
+    WK_TRY(make_results(e, s, run, outputs));
+  bool noted = WK_UNLIKELY(run->recorded != NULL) && wk__recorded_enter(e, s, run);
+  wk_status status = wk__compute_into(s->op, args, into, check);
+  if (WK_UNLIKELY(noted)) wk__recorded_leave(e, s, run);
+  if (WK_UNLIKELY(!s->all_kept)) drop_results(e, s, outputs);
   return status;
+}
+
+static inline void release_behind(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run) {
+  const int32_t *release = e->releases + s->first_release;
+  for (int32_t i = 0; i < s->release_count; i++) {
+    wk__release(run->slots[release[i]]);
+    run->slots[release[i]] = NULL;
+  }
 }
 
 static inline wk_status run_step(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run) {
@@ -278,11 +309,23 @@ static inline wk_status run_step(const wk__graph_executor *e, const wk__graph_st
   for (int32_t i = 0; i < s->patch_count; i++) put_pointer(run, patch[i].place, run->slots[patch[i].slot]);
   const wk_value *args = (const wk_value *)wk__run_at(run, e->values_at) + s->first_value;
   WK_TRY(WK_LIKELY(s->into) ? run_into(e, s, run, args) : run_call(e, s, run, args));
-  const int32_t *release = e->releases + s->first_release;
-  for (int32_t i = 0; i < s->release_count; i++) {
-    wk__release(run->slots[release[i]]);
-    run->slots[release[i]] = NULL;
+  release_behind(e, s, run);
+  return WK_OK;
+}
+
+wk_status wk__graph_run_step(const wk__graph_executor *e, int64_t step, wk__run_memory *run) {
+  return run_step(e, &e->steps[step], run);
+}
+
+wk_status wk__graph_pass_step(const wk__graph_executor *e, int64_t step, wk__run_memory *run) {
+  const wk__graph_step *s = &e->steps[step];
+  wk_tensor *outputs[WK__NEST_MAX_BUFFERS];
+  if (s->into && !s->all_kept) {
+    WK_TRY(make_results(e, s, run, outputs));
+    drop_results(e, s, outputs);
   }
+  wk__recorded_passed(e, s, run);
+  release_behind(e, s, run);
   return WK_OK;
 }
 
@@ -347,6 +390,8 @@ static wk_status run_steps(wk__graph_executor *e, wk__run_memory *run) {
     status = run_timed(e, run, &before);
   else if (WK_UNLIKELY(e->between_steps != NULL))
     status = run_asking(e, run, &before);
+  else if (WK_UNLIKELY(e->recordings != NULL))
+    status = wk__recorded_steps(e, run);
   else
     for (int64_t i = 0; i < e->step_count && status == WK_OK; i++) status = run_step(e, &e->steps[i], run);
   wk__thread.mode = before;
@@ -481,6 +526,7 @@ wk_status wk__graph_executor_create(wk__graph *graph, wk__graph_executor **out_e
   e->number = atomic_fetch_add(&last_number, 1) + 1;
   e->graph = wk__graph_retain(graph);
   wk_status status = wk__graph_plan(e);
+  if (status == WK_OK) e->recordings = wk__graph_recordings(e);
   if (status != WK_OK) {
     wk__graph_executor_release(e);
     return status;

@@ -68,11 +68,13 @@ typedef struct wk__graph_binding {
 
 /* Memory of one run. Kept between runs: arguments that never change are written once, and so are the results that live
  * within a run. Those lie in one block, which is taken when a run begins and given back when it ends. */
+typedef struct wk__recorded_run wk__recorded_run; /* recorded.c */
 typedef struct wk__run_memory {
   wk_storage *block; /* owned: of all kept results; without memory between runs; NULL: they have to be bound */
   int64_t block_bytes;
-  void *bound_to;      /* the memory that the kept results look into now */
-  wk_tensor *slots[1]; /* and so on: the executor knows the layout */
+  void *bound_to;             /* the memory that the kept results look into now */
+  wk__recorded_run *recorded; /* owned; NULL: nothing is recorded */
+  wk_tensor *slots[1];        /* and so on: the executor knows the layout */
 } wk__run_memory;
 
 struct wk__graph_executor {
@@ -114,6 +116,7 @@ struct wk__graph_executor {
   _Atomic(wk__run_memory *) idle;   /* owned: one that waits for the next run */
   _Atomic(_Atomic int64_t *) times; /* owned, (step_count): nanoseconds while wk__profiling; NULL before */
   _Atomic int64_t timed_runs;
+  const wk__recording_type *recordings;      /* of the device, NULL: it has none */
   int64_t number;                            /* of the process's executors */
   wk_status (*between_steps)(void *context); /* see wk__graph_executor_ask; NULL */
   void *between_context;
@@ -145,6 +148,27 @@ WK_MUST_USE wk_status wk__graph_bind_memory(const wk__graph_executor *executor, 
 void wk__graph_unbind_memory(const wk__graph_executor *executor, wk__run_memory *run);
 WK_MUST_USE wk_status wk__graph_take_block(const wk__graph_executor *executor, wk__run_memory *run);
 void wk__graph_give_block(const wk__graph_executor *executor, wk__run_memory *run);
+
+/* ---- steps (execute.c) ---- */
+
+WK_MUST_USE wk_status wk__graph_run_step(const wk__graph_executor *executor, int64_t step, wk__run_memory *run);
+/* As if the step had run: its results are there, and what is not read any more goes. */
+WK_MUST_USE wk_status wk__graph_pass_step(const wk__graph_executor *executor, int64_t step, wk__run_memory *run);
+
+/* ---- recorded runs (recorded.c) ---- */
+
+const wk__recording_type *wk__graph_recordings(const wk__graph_executor *executor);
+/* All steps of a run: run, or run and recorded, or given again. */
+WK_MUST_USE wk_status wk__recorded_steps(const wk__graph_executor *executor, wk__run_memory *run);
+/* Around what a step computes, when its arguments and results are there. enter: whether leave has to be called. */
+bool wk__recorded_enter(const wk__graph_executor *executor, const wk__graph_step *step, wk__run_memory *run);
+void wk__recorded_leave(const wk__graph_executor *executor, const wk__graph_step *step, wk__run_memory *run);
+/* The same for a step that has been passed, whose results are there. */
+void wk__recorded_passed(const wk__graph_executor *executor, const wk__graph_step *step, wk__run_memory *run);
+/* Sizes are others now. */
+void wk__recorded_forget(wk__run_memory *run);
+void wk__recorded_release(wk__run_memory *run);
+bool wk__recorded_keeps_block(const wk__run_memory *run); /* between runs */
 
 static inline void *wk__run_at(wk__run_memory *run, size_t place) { return (char *)run + place; }
 /* The value of a size or stride in a run, by the run's symbols. */

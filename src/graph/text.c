@@ -6,12 +6,26 @@
 #include "graph/internal.h"
 
 const char *const wk__graph_dtype_names[WK_DTYPE_COUNT] = {
-    [WK_BOOL] = "bool",          [WK_UINT8] = "u8",           [WK_INT8] = "i8",
-    [WK_INT16] = "i16",          [WK_INT32] = "i32",          [WK_INT64] = "i64",
-    [WK_UINT16] = "u16",         [WK_UINT32] = "u32",         [WK_UINT64] = "u64",
-    [WK_FLOAT8_E4M3] = "f8e4m3", [WK_FLOAT8_E5M2] = "f8e5m2", [WK_FLOAT16] = "f16",
-    [WK_BFLOAT16] = "bf16",      [WK_FLOAT32] = "f32",        [WK_FLOAT64] = "f64",
-    [WK_COMPLEX64] = "c64",      [WK_COMPLEX128] = "c128",
+    [WK_BOOL] = "bool",
+    [WK_UINT8] = "u8",
+    [WK_INT8] = "i8",
+    [WK_INT16] = "i16",
+    [WK_INT32] = "i32",
+    [WK_INT64] = "i64",
+    [WK_UINT16] = "u16",
+    [WK_UINT32] = "u32",
+    [WK_UINT64] = "u64",
+    [WK_FLOAT8_E4M3] = "f8e4m3",
+    [WK_FLOAT8_E5M2] = "f8e5m2",
+    [WK_FLOAT16] = "f16",
+    [WK_BFLOAT16] = "bf16",
+    [WK_FLOAT32] = "f32",
+    [WK_FLOAT64] = "f64",
+    [WK_FLOAT8_E4M3_FNUZ] = "f8e4m3fnuz",
+    [WK_FLOAT8_E5M2_FNUZ] = "f8e5m2fnuz",
+    [WK_FLOAT8_E8M0] = "f8e8m0fnu",
+    [WK_COMPLEX64] = "c64",
+    [WK_COMPLEX128] = "c128",
 };
 
 static void print_ints(wk__string *s, const wk_int *list, int64_t count) {

@@ -236,15 +236,16 @@ struct wk_op {
   uint8_t grad_fn_arg;         /* 1 + the argument without which grad_fn_name does not hold; 0: it always does */
   /* of an operator that is not in the table: appends its definition, "kernel {\n...\n}"; NULL otherwise */
   void (*print)(const wk_op *op, wk__string *out, bool with_sources);
-  /* of an operator that is counted (graph/function.h): takes a share of it (1), or gives one back (-1). NULL: whoever
-   * made it keeps it longer than anything that calls it */
+  bool of_function; /* stands for an autograd.Function (autograd/function_op.h): a node of the tape, below which are
+                     * only aliases of arguments */
+  /* of an operator that is counted (that one, compile/control/control.h): takes a share of it (1), or gives one back
+   * (-1). NULL: whoever made it keeps it longer than anything that calls it */
   void (*hold)(const wk_op *op, int by);
 };
 static inline void wk__op_hold(const wk_op *op, int by) {
   if (WK_UNLIKELY(op->hold != NULL)) op->hold(op, by);
 }
-/* Stands for an autograd.Function (graph/function.h): a node of the tape, below which are only aliases of arguments. */
-static inline bool wk__is_function(const wk_op *op) { return op->hold; }
+static inline bool wk__is_function(const wk_op *op) { return op->of_function; }
 
 /* One call while it is computed; lives on the caller's stack. */
 struct wk__call {
@@ -332,9 +333,11 @@ extern wk_status (*wk__sparse_call)(const wk_op *op, const wk_value *args, wk_va
 extern wk__layer_fn *const wk__layers[WK__KEY_COUNT]; /* by the number of the key's bit; NULL: reserved */
 
 /* wk__thread.call_watcher is told, where the thread's mode has WK__KEY_WATCH, of each call that was computed: the
- * arguments and results are borrowed. */
+ * arguments and results are borrowed. `before`, where there is one, is asked first: it may give the results itself. */
 typedef struct wk__call_watcher {
   void *context;
+  wk_status (*before)(void *context, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
+                      wk_value *results, bool *out_done);
   wk_status (*called)(void *context, const wk_op *op, const wk_value *args, const wk_value *results);
 } wk__call_watcher;
 wk__layer_fn wk__watch_layer; /* watch.c */

@@ -65,6 +65,7 @@ static PyObject *look_in(PyObject *module, PyObject *folders) {  // -> new
 
 static PyMethodDef functions[] = {
     {"_look_for_lapack_in", look_in, METH_O, "Where Python packages are, one of which may have LAPACK."},
+    {"_swap_tensors", wk__swap_tensors, METH_VARARGS, "Each of two objects is the other's tensor from now on."},
     {"_cpu_level", cpu_level, METH_NOARGS, "The CPU level in use: portable, avx2 or avx512."},
     {"_cpu_levels", cpu_levels, METH_NOARGS, "The levels that this machine has, lowest first."},
     {"_set_cpu_level", set_cpu_level, METH_O, "Lowers or restores the CPU level."},
@@ -103,6 +104,7 @@ static int module_exec(PyObject *module) {
   if (wk__add_autograd(module, state) < 0 || wk__add_nn_module(module, state) < 0) return -1;
   if (wk__add_graph_types(module, state) < 0 || wk__add_loaded_graph(module) < 0 || wk__add_decompositions(module) < 0)
     return -1;
+  if (wk__add_control_flow(module) < 0) return -1;
   if (wk__add_score_bodies(module) < 0 || wk__add_levels(module) < 0 || wk__add_devices(module) < 0) return -1;
   if (wk__add_sparse(module) < 0 || wk__add_tiles(module) < 0) return -1;
   if (wk__add_artifacts(module) < 0 || wk__add_dynamo_binding(module, state) < 0) return -1;

@@ -64,6 +64,8 @@ static inline wk_tensor *wk__tensor_of(PyObject *o) { return ((wk__python_tensor
 /* Takes the reference. The same tensor gives the same object while that object lives. NULL gives NULL. */
 PyObject *wk__wrap(wk__state *state, wk_tensor *steal_tensor);  // -> new
 
+PyObject *wk__swap_tensors(PyObject *module, PyObject *args);  // -> new, None
+
 /* ---- errors.c ---- */
 PyObject *wk__raise(wk__state *state);  /* turns the thread's wick error into a Python exception; returns NULL */
 wk_status wk__status_from_python(void); /* a Python exception is set: WK_INTERRUPTED, so that C code unwinds */
@@ -151,6 +153,7 @@ int wk__add_small_types(PyObject *module, wk__state *state);
 int wk__add_interop(PyObject *module, wk__state *state);
 int wk__add_autograd(PyObject *module, wk__state *state);
 int wk__add_nn_module(PyObject *module, wk__state *state);
+int wk__add_control_flow(PyObject *module);
 int wk__add_score_bodies(PyObject *module);
 int wk__add_levels(PyObject *module);
 int wk__add_sparse(PyObject *module);

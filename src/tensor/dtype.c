@@ -18,6 +18,9 @@ const wk__dtype_info wk__dtypes[WK_DTYPE_COUNT] = {
     [WK_UINT64] = {"uint64", "UInt64", "u8", "U64", 8, WK__INTEGER_KIND, WK_INT64},
     [WK_FLOAT8_E4M3] = {"float8_e4m3fn", "Float8_e4m3fn", NULL, "F8_E4M3", 1, WK__FLOAT_KIND, WK_FLOAT32},
     [WK_FLOAT8_E5M2] = {"float8_e5m2", "Float8_e5m2", NULL, "F8_E5M2", 1, WK__FLOAT_KIND, WK_FLOAT32},
+    [WK_FLOAT8_E4M3_FNUZ] = {"float8_e4m3fnuz", "Float8_e4m3fnuz", NULL, "F8_E4M3FNUZ", 1, WK__FLOAT_KIND, WK_FLOAT32},
+    [WK_FLOAT8_E5M2_FNUZ] = {"float8_e5m2fnuz", "Float8_e5m2fnuz", NULL, "F8_E5M2FNUZ", 1, WK__FLOAT_KIND, WK_FLOAT32},
+    [WK_FLOAT8_E8M0] = {"float8_e8m0fnu", "Float8_e8m0fnu", NULL, "F8_E8M0", 1, WK__FLOAT_KIND, WK_FLOAT32},
     [WK_FLOAT16] = {"float16", "Half", "f2", "F16", 2, WK__FLOAT_KIND, WK_FLOAT32},
     [WK_BFLOAT16] = {"bfloat16", "BFloat16", NULL, "BF16", 2, WK__FLOAT_KIND, WK_FLOAT32},
     [WK_FLOAT32] = {"float32", "Float", "f4", "F32", 4, WK__FLOAT_KIND, WK_FLOAT32},
@@ -111,8 +114,21 @@ uint16_t wk__f32_to_f16(float f) {
   return sign | (uint16_t)((bits >> 13) - (112u << 10));
 }
 
+/* `mantissa` bits of fraction, and a bias one larger than IEEE's; the bits of a negative zero are NaN. */
+static float fnuz_to_f32(uint8_t v, int mantissa) {
+  if (v == 0x80) return NAN;
+  int bias = 1 << (6 - mantissa), exponent = v >> mantissa & ((1 << (7 - mantissa)) - 1);
+  int fraction = v & ((1 << mantissa) - 1), hidden = exponent ? 1 << mantissa : 0;
+  float magnitude = ldexpf((float)(hidden + fraction), (exponent ? exponent : 1) - bias - mantissa);
+  return v & 0x80 ? -magnitude : magnitude;
+}
+
+static float e8m0_to_f32(uint8_t v) { return v == 255 ? NAN : ldexpf(1.0f, v - 127); }
+
 float wk__f8_to_f32(uint8_t v, wk_dtype format) {
   if (format == WK_FLOAT8_E5M2) return wk__f16_to_f32((uint16_t)(v << 8));
+  if (format == WK_FLOAT8_E8M0) return e8m0_to_f32(v);
+  if (format != WK_FLOAT8_E4M3) return fnuz_to_f32(v, format == WK_FLOAT8_E4M3_FNUZ ? 3 : 2);
   int exponent = v >> 3 & 15, fraction = v & 7;
   float magnitude = exponent == 15 && fraction == 7 ? NAN
                     : exponent == 0                 ? (float)fraction * 0x1p-9f
@@ -138,7 +154,44 @@ static uint8_t f32_to_e5m2(float f) {
   return magnitude > 57344.0f ? sign | 0x7c : sign | (uint8_t)(wk__f32_to_f16(magnitude) >> 8);
 }
 
-uint8_t wk__f32_to_f8(float f, wk_dtype format) { return format == WK_FLOAT8_E4M3 ? f32_to_e4m3(f) : f32_to_e5m2(f); }
+/* What is too large is NaN, and what is too small zero, which has no sign. */
+static uint8_t f32_to_fnuz(float f, int mantissa) {
+  int bias = 1 << (6 - mantissa), exponent = 0;
+  float most = mantissa == 3 ? 240.0f : 57344.0f;
+  if (!isfinite(f)) return 0x80;
+  float magnitude = round_magnitude(fabsf(f), mantissa, 1 - bias);
+  if (magnitude > most) return 0x80;
+  if (magnitude == 0) return 0;
+  uint8_t sign = signbit(f) ? 0x80 : 0;
+  if (magnitude < ldexpf(1.0f, 1 - bias)) return sign | (uint8_t)ldexpf(magnitude, bias - 1 + mantissa);
+  float fraction = frexpf(magnitude, &exponent); /* in [0.5, 1) */
+  return sign | (uint8_t)(((exponent - 1 + bias) << mantissa) + (int)ldexpf(2 * fraction - 1, mantissa));
+}
+
+/* The exponent, one more where the fraction is half or above: a tie goes up. The sign is not kept. */
+static uint8_t f32_to_e8m0(float f) {
+  uint32_t bits;
+  memcpy(&bits, &f, 4);
+  uint32_t exponent = bits >> 23 & 255, fraction = bits & 0x7fffff;
+  if (exponent == 255) return 255;
+  bool up = exponent ? fraction >= 0x400000 : fraction > 0x400000;
+  return (uint8_t)(exponent + up);
+}
+
+uint8_t wk__f32_to_f8(float f, wk_dtype format) {
+  switch (format) {
+    case WK_FLOAT8_E4M3:
+      return f32_to_e4m3(f);
+    case WK_FLOAT8_E4M3_FNUZ:
+      return f32_to_fnuz(f, 3);
+    case WK_FLOAT8_E5M2_FNUZ:
+      return f32_to_fnuz(f, 2);
+    case WK_FLOAT8_E8M0:
+      return f32_to_e8m0(f);
+    default:
+      return f32_to_e5m2(f);
+  }
+}
 
 /* ---- one element ---- */
 
@@ -164,6 +217,9 @@ wk__scalar wk__element_get(const void *element, wk_dtype dtype) {
       return (wk__scalar){WK__INTEGER_KIND, *(const int64_t *)element < 0, .i = *(const int64_t *)element};
     case WK_FLOAT8_E4M3:
     case WK_FLOAT8_E5M2:
+    case WK_FLOAT8_E4M3_FNUZ:
+    case WK_FLOAT8_E5M2_FNUZ:
+    case WK_FLOAT8_E8M0:
       return (wk__scalar){WK__FLOAT_KIND, .d = wk__f8_to_f32(*(const uint8_t *)element, dtype)};
     case WK_FLOAT16:
       return (wk__scalar){WK__FLOAT_KIND, .d = wk__f16_to_f32(*(const uint16_t *)element)};
@@ -205,6 +261,9 @@ void wk__element_set(void *element, wk_dtype dtype, wk__scalar value) {
       break;
     case WK_FLOAT8_E4M3:
     case WK_FLOAT8_E5M2:
+    case WK_FLOAT8_E4M3_FNUZ:
+    case WK_FLOAT8_E5M2_FNUZ:
+    case WK_FLOAT8_E8M0:
       *(uint8_t *)element = wk__f32_to_f8((float)wk__scalar_double(value), dtype);
       break;
     case WK_FLOAT16:

@@ -149,7 +149,9 @@ typedef struct printer {
 } printer;
 
 static wk__scalar part_of(const printer *p, const char *element, int part) {
-  return wk__element_get(element + (size_t)part * wk__dtypes[p->dtype].size, p->dtype);
+  wk__scalar value = wk__element_get(element + (size_t)part * wk__dtypes[p->dtype].size, p->dtype);
+  if (p->dtype == WK_FLOAT8_E8M0 && value.d == 0x1p-127) value.d = 0; /* what a zero becomes, and is printed as */
+  return value;
 }
 
 static bool has_say(wk__scalar value) {

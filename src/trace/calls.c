@@ -12,7 +12,7 @@ static wk_status list_of_nodes(wk__tracer *t, const wk_value *value, wk__graph_a
   if (!nodes) return WK_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < value->count; i++) {
     if (!value->tensors[i]) continue;
-    nodes[i] = wk__tracer_node(t, value->tensors[i]);
+    nodes[i] = wk__tracer_use(t, value->tensors[i]);
     if (!nodes[i]) return wk_error_category();
   }
   out->nodes = nodes;
@@ -23,7 +23,7 @@ static wk_status arg_of_value(wk__tracer *t, const wk_value *value, wk__graph_ar
   *out = (wk__graph_arg){.value = *value};
   switch (value->tag) {
     case WK_VALUE_TENSOR:
-      out->node = wk__tracer_node(t, value->tensor);
+      out->node = wk__tracer_use(t, value->tensor);
       return out->node ? WK_OK : wk_error_category();
     case WK_VALUE_TENSORS:
       return list_of_nodes(t, value, out);

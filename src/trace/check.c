@@ -227,6 +227,29 @@ static wk_status try_call(trial *c, const wk_op *op, const wk__graph_arg *args) 
   return wk_fail(WK_UNSUPPORTED, "%s does not work with these values", op->name);
 }
 
+static void release_trial(trial *c) {
+  for (int64_t i = 0; i < c->count; i++) wk_value_release(c->made[i]);
+  wk__map_release(&c->values);
+  wk__free(c->made);
+  wk__free(c->stack);
+  wk__arena_release(&c->arena);
+}
+
+wk_status wk__tracer_truth(wk__tracer *t, wk_tensor *tensor, bool *out) {
+  trial c = {.t = t};
+  bool outer = t->running;
+  wk__graph_node *node = wk__tracer_node(t, tensor);
+  if (!node) return wk_error_category();
+  t->running = true; /* calls compute */
+  double value = 0;
+  wk_status status = compute_all(&c, node);
+  if (status == WK_OK) status = wk_tensor_item(value_of(&c, node), &value);
+  t->running = outer;
+  release_trial(&c);
+  *out = value != 0;
+  return status;
+}
+
 wk_status wk__trace_check_values(wk__tracer *t, const wk_op *op, const wk__graph_arg *args) {
   if (!t->owner.checks_values || !(op->tags & WK__TAG_RAISES_INDEX || divides_integers(op, args))) return WK_OK;
   trial c = {.t = t};
@@ -234,10 +257,6 @@ wk_status wk__trace_check_values(wk__tracer *t, const wk_op *op, const wk__graph
   t->running = true; /* calls compute */
   wk_status status = try_call(&c, op, args);
   t->running = outer;
-  for (int64_t i = 0; i < c.count; i++) wk_value_release(c.made[i]);
-  wk__map_release(&c.values);
-  wk__free(c.made);
-  wk__free(c.stack);
-  wk__arena_release(&c.arena);
+  release_trial(&c);
   return status;
 }

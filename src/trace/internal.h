@@ -21,6 +21,7 @@ struct wk__trace_cell {
   uint32_t version;          /* writes so far */
   int input;                 /* of a real storage; -1 */
   bool shared;               /* other inputs look at the same storage: it cannot be written */
+  uint8_t tried;             /* what was open (wk__tracer_try_begin) when tracing made it */
   bool behind_tape;          /* written where a tensor's tape does not see it: under no_grad(), or through detach() */
 };
 
@@ -61,15 +62,21 @@ struct wk__tracer {
   int64_t input_count, input_capacity;
   wk__map given; /* number of an input + 1 -> the tensor that it was, owned, which has become something else */
   const wk_tensor *becoming; /* see wk__tracer_let_become; NULL */
-  bool tries;                /* see wk__tracer_try */
-  bool running;              /* inside a flush */
-  bool suspended;            /* calls are computed, */
-  bool may_end;              /* and may end the trace */
+  uint8_t tries;             /* see wk__tracer_try_begin; */
+  bool in_vain;              /* one has failed */
+  wk__map used;              /* node -> tensor, */
+  wk_tensor **used_tensors;  /* (used_count) owned */
+  int64_t used_count, used_capacity;
+  bool running;   /* inside a flush */
+  bool suspended; /* calls are computed, */
+  bool may_end;   /* and may end the trace */
 };
 
 /* trace.c */
 wk__trace_record *wk__trace_record_of(wk__tracer *t, wk_tensor *tensor); /* NULL with the error set */
 wk__graph_node *wk__trace_fresh(wk__trace_record *record);               /* the value now; NULL with the error set */
+void wk__trace_forget_used(wk__tracer *t);
+WK_MUST_USE wk_status wk__trace_try_failed(wk__tracer *t, const char *why); /* always an error */
 wk_tensor *wk__trace_new_tensor(wk__tracer *t, wk__graph_node *node, const wk_tensor *value);
 void wk__trace_forget(wk__tracer *t);
 

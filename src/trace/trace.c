@@ -64,6 +64,9 @@ void wk__trace_storage_dropped(wk_storage *storage) {
 }
 
 void wk__trace_forget(wk__tracer *t) {
+  t->tries = 0;
+  t->in_vain = false;
+  wk__trace_forget_used(t);
   wk__trace_make_known(t);
   for (wk__trace_record *r = t->records; r; r = r->next) {
     r->tensor->trace = NULL;
@@ -161,6 +164,7 @@ wk_tensor *wk__trace_new_tensor(wk__tracer *t, wk__graph_node *node, const wk_te
   wk_tensor *tensor = storage ? wk__tensor_over(storage, &spec) : NULL;
   if (!tensor) return NULL;
   wk__trace_cell *c = new_cell(t, tensor, node);
+  if (c) c->tried = t->tries;
   wk__trace_record *r = c ? new_record(t, tensor, c, node) : NULL;
   if (!r) {
     wk__release(tensor);
@@ -387,7 +391,52 @@ bool wk__tracer_written_under(const wk__tracer *t, const wk_tensor *tensor) {
   return r && r->cell->input >= 0 && r->cell->version;
 }
 
-void wk__tracer_try(wk__tracer *t, bool tries) { t->tries = tries; }
+/* ---- what is only tried ---- */
+
+wk_status wk__tracer_try_begin(wk__tracer *t) {
+  if (t->tries == UINT8_MAX) return wk_fail(WK_UNSUPPORTED, "too much that is only tried, one inside of the other");
+  t->tries++;
+  return WK_OK;
+}
+bool wk__tracer_try_end(wk__tracer *t) {
+  if (!t->tries) return false;
+  bool well = !t->in_vain;
+  if (--t->tries) return well;
+  t->in_vain = false;
+  wk__trace_forget_used(t);
+  return well;
+}
+int wk__tracer_tries(const wk__tracer *t) { return t->tries; }
+
+wk_status wk__trace_try_failed(wk__tracer *t, const char *why) {
+  char text[256];
+  snprintf(text, sizeof text, "%s", why);
+  t->in_vain = true;
+  return wk_fail(WK_RUNTIME_ERROR, "what is only tried cannot be recorded: %s", text);
+}
+
+void wk__trace_forget_used(wk__tracer *t) {
+  wk_tensor **tensors = t->used_tensors;
+  int64_t count = t->used_count;
+  wk__map_release(&t->used);
+  t->used_tensors = NULL; /* a tensor that goes may run code */
+  t->used_count = t->used_capacity = 0;
+  for (int64_t i = 0; i < count; i++) wk__release(tensors[i]);
+  wk__free(tensors);
+}
+
+wk_tensor *wk__tracer_used(const wk__tracer *t, const wk__graph_node *node) {
+  return wk__map_get(&t->used, (uintptr_t)node);
+}
+
+wk__graph_node *wk__tracer_use(wk__tracer *t, wk_tensor *tensor) {
+  wk__graph_node *node = wk__tracer_node(t, tensor);
+  if (WK_LIKELY(!t->tries) || !node || wk__tracer_used(t, node)) return node;
+  if (wk__grow(&t->used_tensors, &t->used_capacity, t->used_count + 1, sizeof(wk_tensor *)) != WK_OK) return NULL;
+  if (wk__map_set(&t->used, (uintptr_t)node, tensor) != WK_OK) return NULL;
+  t->used_tensors[t->used_count++] = wk__retain(tensor);
+  return node;
+}
 
 static wk_status check_whole(wk__tracer *t, wk_tensor *tensor) {
   const wk__trace_record *r = wk__trace_record_of(t, tensor);
@@ -566,7 +615,7 @@ static wk_status trace_copy(wk__tracer *t, const wk_value *args, wk_value *resul
   WK_TRY(check_detached(t, WK__OP(copy_), args, self));
   WK_TRY(wk__check_apart(WK__OP(copy_), args, self));
   wk__trace_record *r = wk__trace_record_of(t, self);
-  wk__graph_node *node = r ? wk__tracer_node(t, src) : NULL;
+  wk__graph_node *node = r ? wk__tracer_use(t, src) : NULL;
   if (node) WK_TRY(wk__check_copy_sizes(self, src)); /* of inputs described by symbols now */
   wk__graph_arg clone[] = {{.tag = WK_VALUE_TENSOR, .node = node}, {.tag = WK_VALUE_NONE}};
   if (node && has_to_be_copied(t, r, node)) node = wk__trace_record_call(t, WK__OP(clone), clone);
@@ -634,8 +683,7 @@ static wk_status trace_mutating(wk__tracer *t, const wk_op *op, const wk_value *
 
 static wk_status record(wk__tracer *t, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                         wk_value *results) {
-  if (WK_UNLIKELY(t->tries) && op->tags & WK__TAG_RANDOM)
-    return wk_fail(WK_RUNTIME_ERROR, "random numbers in what is only tried");
+  if (WK_UNLIKELY(t->tries) && op->tags & WK__TAG_RANDOM) return wk__trace_try_failed(t, "random numbers");
   bool parts = op->compose && (op->tags & WK__TAG_VIEW || wk__is_function(op)); /* views, or aliases */
   if (parts) return wk__compute(op, args, NULL, results);
   if (op->view && destinations) return wk_fail(WK_UNSUPPORTED, "%s in place changes a tensor's geometry", op->name);
@@ -738,6 +786,7 @@ wk_status wk__trace_layer(const wk_op *op, const wk_value *args, wk_tensor *cons
   wk_status status = record(t, op, args, destinations, results);
   bool order = status == WK_NOT_IMPLEMENTED && destinations; /* the error may be another one in place */
   if (status != WK_UNSUPPORTED && !order) return status;
+  if (WK_UNLIKELY(t->tries)) return wk__trace_try_failed(t, wk_error_message());
   WK_TRY(end_trace(t, wk_error_message()));
   return wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
 }
@@ -753,5 +802,6 @@ wk_status wk__trace_realize(wk_tensor *tensor, const char *why) {
   if (!t) return wk__is_lazy(tensor) ? too_early() : WK_OK;
   if (t->running) return WK_OK;
   if (!is_known_to(t, tensor)) return WK_OK;
+  if (WK_UNLIKELY(t->tries)) return wk__trace_try_failed(t, why);
   return t->suspended && !t->may_end ? too_early() : end_trace(t, why);
 }

@@ -82,6 +82,9 @@ wk_tensor *wk__tracer_given(const wk__tracer *tracer, int index);
 wk__graph_node *wk__tracer_node(wk__tracer *tracer, wk_tensor *tensor);
 /* A real tensor whose value becomes a constant of the graph; it must never be written. */
 WK_MUST_USE wk_status wk__tracer_constant(wk__tracer *tracer, wk_tensor *tensor);
+/* Whether the one element is not 0: computed beside the graph, with all that it is made of. WK_UNSUPPORTED: it is made
+ * of random numbers, or of what cannot be called twice. */
+WK_MUST_USE wk_status wk__tracer_truth(wk__tracer *tracer, wk_tensor *tensor, bool *out_truth);
 bool wk__is_lazy(const wk_tensor *tensor); /* its storage has no bytes yet */
 /* Whether its value is one that the present trace computes: it looks at no input. */
 bool wk__is_computed_here(const wk_tensor *tensor);
@@ -107,9 +110,16 @@ int wk__tracer_input_under(const wk__tracer *tracer, const wk_tensor *tensor);
 
 bool wk__tracer_written_under(const wk__tracer *tracer, const wk_tensor *tensor); /* that input has a pending value */
 
-/* While it tries, calls may be recorded that the program does not make: nothing may come of them that it could notice,
- * so random operators fail. */
-void wk__tracer_try(wk__tracer *tracer, bool tries);
+/* Between begin and end calls may be recorded that the program does not make: nothing may come of them that it could
+ * notice, so what would end the trace fails, and so do random operators and writes to tensors from before. They nest.
+ */
+WK_MUST_USE wk_status wk__tracer_try_begin(wk__tracer *tracer);
+bool wk__tracer_try_end(wk__tracer *tracer);    /* false: something has failed, or the trace was ended otherwise */
+int wk__tracer_tries(const wk__tracer *tracer); /* how many are open */
+/* The tensor whose node this is, among those that calls in the open ones have used; NULL: none has. Borrowed. */
+wk_tensor *wk__tracer_used(const wk__tracer *tracer, const wk__graph_node *node);
+/* As wk__tracer_node, and the tensor counts as used. */
+wk__graph_node *wk__tracer_use(wk__tracer *tracer, wk_tensor *tensor);
 /* Records a call whose results are equal to those of the tensors, which were computed here: from now on each of them
  * (with what else looks at its whole memory, and what is derived of it) is a result of the call. args: one a schema
  * parameter. tape_sequence: of the node that is the tensors' history. WK_UNSUPPORTED: one of them is a view. */

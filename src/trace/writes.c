@@ -121,6 +121,7 @@ static wk_status check_inverses(const wk__trace_record *r) {
 wk_status wk__trace_check_writable(wk__tracer *t, wk_tensor *tensor) {
   wk__trace_record *r = wk__trace_record_of(t, tensor);
   if (!r) return wk_error_category();
+  if (WK_UNLIKELY(t->tries > r->cell->tried)) return wk__trace_try_failed(t, "a write");
   /* x.data: a write through it does not count as a write to x; a graph's would. */
   if (r->parent && tensor->own_version) return wk_fail(WK_UNSUPPORTED, "a write through x.data");
   if (r->took_data) return wk_fail(WK_UNSUPPORTED, "a write to a tensor whose data were set");

@@ -74,9 +74,7 @@ def run(q, k, v, grad, seed=3, **options):
         (1, 1, 1, 5, 3, 8, torch.float16, False, None, 0.0),
     ],
 )
-def test_is_the_formula(
-    batch, heads, key_heads, queries, keys, size, dtype, causal, mask, dropout, how, monkeypatch
-):
+def test_is_the_formula(batch, heads, key_heads, queries, keys, size, dtype, causal, mask, dropout, how, monkeypatch):
     monkeypatch.setenv("WICK_CUDA_PRODUCTS", how)
     torch.manual_seed(1)
     q, k, v, grad = operands(batch, heads, key_heads, queries, keys, size, dtype)

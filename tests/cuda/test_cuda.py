@@ -12,7 +12,12 @@ import wick as torch
 
 def run(program, **env):
     return subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, **env}, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", program],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
@@ -130,7 +135,9 @@ def test_many_sizes_share_the_memory():
 
 def test_out_of_memory_says_who_has_it():
     free, total = torch.cuda.mem_get_info()
-    with pytest.raises(torch.OutOfMemoryError, match=r"CUDA out of memory. Tried to allocate .* GPU 0 has a total capacity"):
+    with pytest.raises(
+        torch.OutOfMemoryError, match=r"CUDA out of memory. Tried to allocate .* GPU 0 has a total capacity"
+    ):
         torch.empty(2 * total, dtype=torch.uint8, device="cuda")
     assert torch.ones(3, device="cuda").sum().item() == 3  # nothing is lost
     torch.cuda.set_per_process_memory_fraction(0.0)
@@ -161,3 +168,16 @@ wick.cuda.synchronize()
     assert "product f32 1 x 64x64x64" in text
     assert "64x64: float32 >float32; reduce_max sub exp reduce_sum" in text
     assert "kernel_fill" in text
+
+
+def test_gradients_go_back_to_their_device():
+    x = torch.ones(3, requires_grad=True)
+    (x.to("cuda") * 2).sum().backward()
+    assert x.grad.device.type == "cpu" and x.grad.tolist() == [2] * 3
+    target = torch.zeros(2, 3, device="cuda")
+    target.copy_(x)
+    target.sum().backward()
+    assert x.grad.device.type == "cpu" and x.grad.tolist() == [4] * 3
+    half = torch.ones(3, device="cuda", requires_grad=True)
+    half.to("cpu", torch.float16).sum().backward()
+    assert half.grad.device.type == "cuda" and half.grad.dtype == torch.float32

@@ -9,7 +9,9 @@ def test_recorded_streams():
     torch.manual_seed(0)  # recorded from PyTorch 2.11 on one GPU
     assert torch.rand(5, device="cuda").tolist() == pytest.approx([0.3990, 0.5167, 0.0249, 0.9401, 0.9459], abs=5e-5)
     torch.manual_seed(0)
-    assert torch.randn(5, device="cuda").tolist() == pytest.approx([-0.9247, -0.4253, -2.6438, 0.1452, -0.1209], abs=5e-5)
+    assert torch.randn(5, device="cuda").tolist() == pytest.approx(
+        [-0.9247, -0.4253, -2.6438, 0.1452, -0.1209], abs=5e-5
+    )
 
 
 def test_a_state_comes_back():

@@ -73,6 +73,8 @@ def parameters(device):
 print(all(torch.equal(a, b) for a, b in zip(parameters("cpu"), parameters("cuda"))))
 """
     env = {**os.environ, "WICK_CUDA_TIER": "1", "WICK_LOGS": "kernel_times", "WICK_CUDA_PRODUCTS": "exact"}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.stdout.strip() == "True", done.stderr[-2000:]
     assert "pointwise, 9 together/4: >float32 float32 >float32 >float32; mul sub" in done.stderr

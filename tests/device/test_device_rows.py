@@ -13,9 +13,14 @@ ROUNDING = {
         "torch.float64": 1e-13,  # some of the CPU's functions of doubles are libm's (cpu/math/math_f64.h)
         "torch.complex128": 1e-13,
         "histogram": 1e-6,  # weights are added by atomics, in no order
+        "conv": 1e-6,  # transposed and depthwise ones are products of columns here, and sums of their own on the CPU
+        "resample": 1e-6,  # a result's few terms are added in the order of reductions
         "attention": 1e-5,  # the parts of attention in place of a kernel over blocks of keys
     }
 }
+
+# Rows whose sorts are stable on the device: where elements are equal their places are others than the CPU's, as in PyTorch.
+STABLE = {"cuda": {"sort"}}
 
 # A row without tensor arguments is told its device; one that cannot be is the host's.
 STAYS_ON_HOST = set()
@@ -80,6 +85,8 @@ def test_results(device, name, sample, dtype):
             on(device, name, sample, getattr(wick, dtype))
         return
     found, args, _ = on(device, name, sample, getattr(wick, dtype))
+    if name in STABLE.get(device, ()):
+        found, wanted = found[:1], wanted[:1]
     compare([found, args], [wanted, wanted_args], device, name)
     if name not in STAYS_ON_HOST and "device" not in sample:
         assert places(found) <= {device.split(":")[0]}

@@ -77,7 +77,7 @@ def check_alike(plain, taken_apart, oracle, units=4):
 def test_every_operator_is_one_of_them():
     assert set(KINDS) - TEST_ROWS == set(ROWS)
     assert (
-        len(PRIMITIVES - TEST_ROWS) < 220
+        len(PRIMITIVES - TEST_ROWS) <= 220
     )  # factorisations, transforms and samples are kernels each device has to have
 
 

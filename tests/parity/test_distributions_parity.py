@@ -104,7 +104,6 @@ def test_draws_by_rejection(name, dtype):
     same(run, tolerance=1e-5 if dtype == "float32" else 1e-9)
 
 
-
 @pytest.mark.parametrize("name", MAKERS)
 def test_densities(name):
     same(lambda t: MAKERS[name](t).log_prob(point(t, name)), tolerance=1e-5)

@@ -29,7 +29,10 @@ def test_errors(setting):
     last = []
     for name in ("torch", "wick"):
         done = subprocess.run(
-            [sys.executable, "-c", f"import {name}"], env=os.environ | {"TORCH_LOGS": setting}, capture_output=True, text=True
+            [sys.executable, "-c", f"import {name}"],
+            env=os.environ | {"TORCH_LOGS": setting},
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 1
         last.append(done.stderr[done.stderr.index("Error: ") :])
@@ -42,5 +45,7 @@ def test_errors_of_set_logs(settings):
     for module in (torch, wick):
         with pytest.raises(Exception) as error:
             module._logging.set_logs(**settings)
-        said.append((type(error.value), str(error.value).replace("set_logs() got", "got").replace("_set_logs", "set_logs")))
+        said.append(
+            (type(error.value), str(error.value).replace("set_logs() got", "got").replace("_set_logs", "set_logs"))
+        )
     assert said[0] == said[1]

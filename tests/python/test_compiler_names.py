@@ -67,7 +67,9 @@ def test_a_function_in_the_place_of_c_code(substitutes):
         called.append(1)
         return type(obj).__length_hint__(obj)
 
-    assert length_hint(Hinted(), 2) == 4 and called == [] and function is operator.length_hint  # eager code: the C function
+    assert (
+        length_hint(Hinted(), 2) == 4 and called == [] and function is operator.length_hint
+    )  # eager code: the C function
     compiled = torch.compile(program, fullgraph=True)
     for _ in range(3):
         assert torch.equal(compiled(X, Hinted()), X * 4)
@@ -184,7 +186,10 @@ def with_a_break(x):
 
 
 def test_breaks_that_are_errors():
-    with error_on_graph_break(True), pytest.raises(Unsupported, match=r"error_on_graph_break\(True\), but the graph breaks here"):
+    with (
+        error_on_graph_break(True),
+        pytest.raises(Unsupported, match=r"error_on_graph_break\(True\), but the graph breaks here"),
+    ):
         torch.compile(with_a_break)(X)
     compiled = torch.compile(with_a_break)
     assert torch.equal(compiled(X), X * 2 + 1) and compiled.breaks == 1

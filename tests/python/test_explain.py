@@ -119,7 +119,9 @@ def test_times_while_profiling():
 
 def test_breaks_have_hints(capsys):
     output = explain(broken)(wick.ones(2, 2))
-    assert output.break_reasons == [("print() of other things than values", __file__, broken.__code__.co_firstlineno + 2)]
+    assert output.break_reasons == [
+        ("print() of other things than values", __file__, broken.__code__.co_firstlineno + 2)
+    ]
     assert output.hints == [hint_of("print() of other things than values")] and output.hints[0]
     assert f"    Hint: {output.hints[0]}" in str(output)
     assert [graph is None for graph in output.kernels] == [False, False]

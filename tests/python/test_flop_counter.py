@@ -127,7 +127,9 @@ def test_formulas_of_ones_own():
         return int(out_val.sum())
 
     of_tensors._get_raw = True
-    assert counted(lambda: wick.ones(2).relu(), custom_mapping={wick.ops.aten.relu: of_tensors})["Global"] == {"relu": 2}
+    assert counted(lambda: wick.ones(2).relu(), custom_mapping={wick.ops.aten.relu: of_tensors})["Global"] == {
+        "relu": 2
+    }
     with pytest.raises(RuntimeError, match="duplicate registrations for aten.mm"):
         register_flop_formula(wick.ops.aten.mm)(add_flop)
     with pytest.raises(ValueError, match="expected each target to be OpOverloadPacket"):

@@ -1090,3 +1090,12 @@ def test_a_traced_value_in_a_list():
     assert graph(x, y).tolist() == (wick.cat([x, y], 1) + wick.stack((x, y)).sum(0)[:, :1]).tolist()
     with pytest.raises(TypeError, match="expected Tensor as element 0 in argument 0, but got int"):
         wick.cat([1, 2])
+
+
+def test_one_tensor_for_two_inputs_of_an_edited_graph_after_a_capture():
+    wick.compile(lambda x: x + 1, backend="eager", fullgraph=True)(wick.ones(2))  # its graph is run node by node
+    graph = wick.fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    graph.output(graph.call_function(wick.add, (x, y)))
+    one = wick.ones(2)
+    assert wick.fx.GraphModule({}, graph)(one, one).tolist() == [2, 2]

@@ -170,7 +170,7 @@ def test_a_kernel_by_hand():
     ("old", "new", "error"),
     [
         ("turned_round =", "neg =", "there are two operators neg"),
-        ("= kernel", "= product", "expected a kernel, not 'product'"),
+        ("= kernel", "= product", "expected a kernel or control flow, not 'product'"),
         ("strides 6\n", "strides 6\nbind\n", "line 5.*expected a smaller number|expected"),
         ("bind 1: result 0", "bind 1: result 1", "a buffer of a result that there is not"),
         ("bind 1: result 0", "bind 1: input 0", "results are written, inputs read"),

@@ -134,3 +134,24 @@ def test_products_over_no_elements():
     assert y.tolist() == [[[1, 1, 1, 1]] * 3] * 2
     y.sum().backward()
     assert (x.grad.shape, weight.grad.shape) == ((2, 3, 0), (4, 0))
+
+
+def test_addbmm_gives_self_the_size_of_the_product():
+    a, b = wick.ones(2, 3, 4), wick.ones(2, 4, 5)
+    for size in ((5,), (1, 5), (3, 1), ()):
+        x = wick.ones(size)
+        assert x.addbmm_(a, b) is x and x.shape == (3, 5) and x.sum() == 135
+    whole = wick.ones(4, 5)
+    part = whole[:1]
+    part.addbmm_(a, b, beta=2)
+    assert part.shape == (3, 5) and whole.sum(1).tolist() == [50, 50, 50, 5]  # the memory is shared
+    leaf = wick.ones(1, 5, requires_grad=True)
+    x = leaf.clone()
+    x.addbmm_(a, b).sum().backward()
+    assert leaf.grad.tolist() == [[3] * 5] and x.shape == (3, 5)
+    assert wick.ones(3, 5).addbmm_(a, b).sum() == 135
+    for size in ((2, 5), (4, 5), (2, 2, 5)):
+        with pytest.raises(RuntimeError, match="size|dim"):
+            wick.ones(size).addbmm_(a, b)
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        leaf.addbmm_(a, b)

@@ -65,7 +65,9 @@ def test_constants_mutations_and_random_numbers(tmp_path):
 
     state = torch.get_rng_state()
     assert minify(program, X.clone(), path=tmp_path / "a.py") is None
-    found = minify(program, X.clone(), path=tmp_path / "b.py", fails=lambda m, i: any(n.op == "get_attr" for n in m.graph.nodes))
+    found = minify(
+        program, X.clone(), path=tmp_path / "b.py", fails=lambda m, i: any(n.op == "get_attr" for n in m.graph.nodes)
+    )
     assert found.operators <= 2
     assert torch.equal(torch.get_rng_state(), state)
     subprocess.run([sys.executable, tmp_path / "b.py"], check=True, capture_output=True)
@@ -83,7 +85,6 @@ def test_an_error_of_the_compiler(tmp_path, monkeypatch):
     monkeypatch.setattr(module_of_cases.wick, "compile", compile_but_cos)
     found = minify(lambda x: ((x * 2).cos() + 1).sum(), X, path=tmp_path / "small.py")
     assert [str(node.target) for node in found.case.operators] == ["aten.cos.default"]
-
 
 
 # ---- who is to blame ----
@@ -112,16 +113,16 @@ print(found.blame.text_of_kernel())
 print(len(found.case.operators))
 """
 needs_mistakes = pytest.mark.skipif(not hasattr(torch._C, "_make_mistakes"), reason="a build without tests")
-needs_compiler = pytest.mark.skipif(not shutil.which(os.environ.get("WICK_CC", "cc").split()[0]), reason="no C compiler")
+needs_compiler = pytest.mark.skipif(
+    not shutil.which(os.environ.get("WICK_CC", "cc").split()[0]), reason="no C compiler"
+)
 
 
 def plant(folder, mistake, behind="", grad="", program=PLANTED):
     """Output of a process that makes the mistake. Without a cache, which would keep wrong code, and has right one."""
     environment = os.environ | {"WICK_CACHE_DIR": ""}
     (folder / "program.py").write_text(program.format(mistake=mistake, behind=behind, grad=grad))
-    done = subprocess.run(
-        [sys.executable, "program.py"], cwd=folder, capture_output=True, text=True, env=environment
-    )
+    done = subprocess.run([sys.executable, "program.py"], cwd=folder, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

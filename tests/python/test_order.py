@@ -66,7 +66,10 @@ def test_nothing():
         (lambda: torch.empty(0).quantile(0.5), "input tensor must be non-empty"),
         (lambda: torch.ones(3).quantile(0.5, interpolation="x"), "interpolation must be one of linear, lower"),
         (lambda: torch.searchsorted(torch.ones(3), torch.ones(3), side="x"), "side can only be 'left' or 'right'"),
-        (lambda: torch.searchsorted(torch.ones(2), torch.ones(2), sorter=torch.tensor([0, 9])), "sorter index out of range"),
+        (
+            lambda: torch.searchsorted(torch.ones(2), torch.ones(2), sorter=torch.tensor([0, 9])),
+            "sorter index out of range",
+        ),
         (lambda: torch.bincount(torch.tensor([-1])), "only supports 1-d non-negative integral inputs"),
         (lambda: torch.histc(torch.ones(3), 0), "bins must be > 0, but got 0 for dimension 0"),
         (lambda: torch.histc(torch.tensor([1.0, math.inf])), r"range of \[1, inf\] is not finite"),

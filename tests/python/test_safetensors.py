@@ -141,6 +141,6 @@ def test_damaged_files(tmp_path, data):
 
 
 def test_dtypes_that_wick_does_not_have(tmp_path):
-    data = file_bytes({"a": {"dtype": "F8_E8M0", "shape": [4], "data_offsets": [0, 4]}}, b"\0" * 4)
-    with pytest.raises(NotImplementedError, match='"a" has dtype F8_E8M0'):
+    data = file_bytes({"a": {"dtype": "F4", "shape": [8], "data_offsets": [0, 4]}}, b"\0" * 4)
+    with pytest.raises(NotImplementedError, match='"a" has dtype F4'):
         safetensors.load(data)

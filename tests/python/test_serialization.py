@@ -535,7 +535,9 @@ def test_records_of_a_file(tmp_path):
     assert reader.get_record_size("data/0") == 20 and reader.get_record_offset("data/0") % 64 == 0
     found = reader.get_storage_from_record("data/0", 5, wick.float32)
     assert found.shape == (0,) and found.dtype == wick.float32
-    assert bytes(memoryview(found.untyped_storage())) == reader.get_record("data/0") == wick.arange(5.0).numpy().tobytes()
+    assert (
+        bytes(memoryview(found.untyped_storage())) == reader.get_record("data/0") == wick.arange(5.0).numpy().tobytes()
+    )
     with pytest.raises(RuntimeError, match=r"record size \(20 bytes\) does not match expected size \(28 bytes = 7"):
         reader.get_storage_from_record("data/0", 7, wick.float32)
     with pytest.raises(RuntimeError, match="file not found"):

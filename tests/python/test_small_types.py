@@ -1,6 +1,7 @@
 """dtype, device, Size, Generator, finfo and iinfo, memory formats, settings: values, texts, errors, pickles."""
 
 import copy
+import io
 import pickle
 
 import pytest
@@ -16,6 +17,9 @@ DTYPES = {
     "int64": (8, "int"),
     "float8_e4m3fn": (1, "float"),
     "float8_e5m2": (1, "float"),
+    "float8_e4m3fnuz": (1, "float"),
+    "float8_e5m2fnuz": (1, "float"),
+    "float8_e8m0fnu": (1, "float"),
     "float16": (2, "float"),
     "bfloat16": (2, "float"),
     "float32": (4, "float"),
@@ -41,7 +45,7 @@ def test_dtype_facts(name):
     assert dtype.itemsize == itemsize
     assert dtype.is_floating_point == (kind == "float")
     assert dtype.is_complex == (kind == "complex")
-    assert dtype.is_signed == (name not in ("bool", "uint8"))
+    assert dtype.is_signed == (name not in ("bool", "uint8", "float8_e8m0fnu"))
     assert all(other is dtype for other in same_after_pickling(dtype))
     assert {dtype: 1}[dtype] == 1
 
@@ -129,6 +133,8 @@ def test_finfo():
     assert wick.finfo(wick.complex64) == limits
     assert wick.finfo(wick.bfloat16).max == 3.3895313892515355e38
     assert wick.finfo(wick.float8_e4m3fn).max == 448
+    assert wick.finfo(wick.float8_e4m3fnuz).max == 240 and wick.finfo(wick.float8_e5m2fnuz).tiny == 2.0**-15
+    assert wick.finfo(wick.float8_e8m0fnu).min == 2.0**-127 and not wick.float8_e8m0fnu.is_signed
     with pytest.raises(TypeError, match="requires a floating point input type"):
         wick.finfo(wick.int32)
     with pytest.raises(TypeError, match="must be torch.dtype, not str"):
@@ -455,10 +461,10 @@ FLOAT8_COMPUTED = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"])
 def test_float8_is_stored_and_hardly_computed_with(dtype):
     x = wick.tensor([1.0, -2.0, 0.0]).to(getattr(wick, dtype))
-    name = {"float8_e4m3fn": "Float8_e4m3fn", "float8_e5m2": "Float8_e5m2"}[dtype]
+    name = dtype.capitalize()
     for call in FLOAT8_REFUSED.values():
         for run in (call, wick.compile(call, options={"wait": True})):
             with pytest.raises(NotImplementedError, match=f"not implemented for '{name}'"):
@@ -470,3 +476,43 @@ def test_float8_is_stored_and_hardly_computed_with(dtype):
         for run in (call, compiled, compiled):
             assert run(x).float().tolist() == expected
     assert repr(x).startswith("tensor([ 1., -2.,  0.], dtype=torch.float8") and x[1].item() == -2
+
+
+# What the bits are, each way: value -> bits -> value, as PyTorch 2.13 has them.
+FLOAT8_BITS = {
+    "float8_e4m3fnuz": [(0.0, 0, 0.0), (-0.0, 0, 0.0), (1.0, 64, 1.0), (-1.5, 196, -1.5), (240.0, 127, 240.0),
+                        (247.9, 127, 240.0), (248.0, 128, None), (1e6, 128, None), (2.0**-10, 1, 2.0**-10),
+                        (2.0**-11, 0, 0.0), (-(2.0**-11) * 1.01, 129, -(2.0**-10))],
+    "float8_e5m2fnuz": [(0.0, 0, 0.0), (-0.0, 0, 0.0), (1.0, 64, 1.0), (-1.5, 194, -1.5), (57344.0, 127, 57344.0),
+                        (61440.0, 128, None), (3.3, 71, 3.5), (2.0**-17, 1, 2.0**-17), (2.0**-18, 0, 0.0)],
+    "float8_e8m0fnu": [(0.0, 0, 2.0**-127), (1.0, 127, 1.0), (-1.5, 128, 2.0), (1.49, 127, 1.0), (3.3, 129, 4.0),
+                       (2.0**127, 254, 2.0**127), (float("inf"), 255, None), (2.0**-127, 0, 2.0**-127)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FLOAT8_BITS)
+def test_float8_bits(name):
+    dtype = getattr(wick, name)
+    values, bits, back = zip(*FLOAT8_BITS[name], strict=True)
+    for source in (wick.float32, wick.float64):
+        x = wick.tensor(values, dtype=source).to(dtype)
+        assert x.view(wick.uint8).tolist() == list(bits)
+        assert [None if v != v else v for v in x.to(source).tolist()] == list(back)
+    nan = wick.tensor([float("nan")]).to(dtype)
+    assert nan.isnan().item() and nan.view(wick.uint8).item() == (255 if name == "float8_e8m0fnu" else 128)
+    every = wick.arange(256, dtype=wick.uint8).view(dtype)
+    for wider in (wick.float32, wick.bfloat16, wick.float64):
+        again = every.to(wider).to(dtype).view(wick.uint8)
+        assert wick.equal(again, wick.arange(256, dtype=wick.uint8))
+    compiled = wick.compile(lambda x: (x.float() * 2).to(x.dtype), options={"wait": True})
+    for _ in range(3):
+        found, wanted = compiled(every), (every.float() * 2).to(dtype)
+        assert wick.equal(found.view(wick.uint8), wanted.view(wick.uint8))
+    assert repr(wick.ones(2, dtype=dtype)) == f"tensor([1., 1.], dtype=torch.{name})"
+    assert repr(wick.zeros(2, dtype=dtype)) == f"tensor([0., 0.], dtype=torch.{name})"
+    file = io.BytesIO()
+    wick.save(every, file)
+    file.seek(0)
+    assert wick.load(file).dtype is dtype
+    with pytest.raises(RuntimeError, match="Promotion for Float8 Types is not supported"):
+        wick.promote_types(dtype, wick.float32)

@@ -53,7 +53,9 @@ def test_what_is_no_name_is_an_error(setting):
     done = run("import wick", TORCH_LOGS=setting)
     assert done.returncode == 1
     assert f"ValueError: \nInvalid log settings: {setting}, must be a comma separated list of fully\n" in done.stderr
-    assert "all, annotation, aot, aot_graphs, " in done.stderr and done.stderr.endswith("trace_source, verbose_guards\n\n")
+    assert "all, annotation, aot, aot_graphs, " in done.stderr and done.stderr.endswith(
+        "trace_source, verbose_guards\n\n"
+    )
 
 
 def test_modules(tmp_path):
@@ -63,9 +65,16 @@ def test_modules(tmp_path):
     program = "import wick\nimport mine.part\n"
     done = run(program, tmp_path, TORCH_LOGS="+mine")
     lines = done.stderr.splitlines()
-    assert [line.split("] ")[1] for line in lines] == ["so", "far"] and lines[0].startswith("V") and "mine/part.py:2]" in lines[0]
+    assert (
+        [line.split("] ")[1] for line in lines] == ["so", "far"]
+        and lines[0].startswith("V")
+        and "mine/part.py:2]" in lines[0]
+    )
     assert run(program, tmp_path, TORCH_LOGS="mine").stderr == ""
-    assert run(program, tmp_path, TORCH_LOGS="+mine", TORCH_LOGS_FORMAT="%(name)s: %(message)s").stderr == "mine.part: so\nfar\n"
+    assert (
+        run(program, tmp_path, TORCH_LOGS="+mine", TORCH_LOGS_FORMAT="%(name)s: %(message)s").stderr
+        == "mine.part: so\nfar\n"
+    )
     assert run("import wick", TORCH_LOGS="+torch._dynamo.symbolic_convert").returncode == 0
     done = run("import wick", TORCH_LOGS="no_such_package.part")
     assert done.returncode == 1 and "ModuleNotFoundError: No module named 'no_such_package'" in done.stderr
@@ -152,7 +161,9 @@ def test_loggers_of_artifacts(logs, capfd):
     logger.debug("again"), hidden.debug("not seen")
     said = capfd.readouterr().err
     assert "again" in said and "not seen" not in said  # off by default
-    with pytest.raises(ValueError, match=r"Artifact name: 'nothing' not registered,please call register_artifact\('nothing'\)"):
+    with pytest.raises(
+        ValueError, match=r"Artifact name: 'nothing' not registered,please call register_artifact\('nothing'\)"
+    ):
         logs.getArtifactLogger("torch.mine", "nothing")
     logs.register_artifact("of_mine", "a test", log_format="<%(message)s>")
     mine = logs.getArtifactLogger("torch.mine", "of_mine")

@@ -139,7 +139,9 @@ def test_native_kernels_and_their_source(checked):
 
 def test_the_timeline(checked):
     data, spans = checked.data, spans_of(checked.data)
-    assert data["threads"][0] == "main thread" and any(t.startswith("<worker> (") or "thread (" in t for t in data["threads"])
+    assert data["threads"][0] == "main thread" and any(
+        t.startswith("<worker> (") or "thread (" in t for t in data["threads"]
+    )
     by_kind = {kind: [span for span in spans if span[2] == kind] for kind, _ in data["kinds"]}
     assert [span[3] for span in by_kind["compiled call"]].count("model") == 3
     assert [span[3] for span in by_kind["compiled call"]].count("breaks") == 3
@@ -407,7 +409,9 @@ def test_it_opens_zooms_and_pans_in_a_browser(page, checked, tmp_path):
     assert wheel[1] - wheel[0] == pytest.approx(length / 2.718, rel=0.02) and wheel[2] < count  # around the middle
     assert wheel[0] + wheel[1] == pytest.approx(length, rel=0.02)
     moved = (wheel[1] - wheel[0]) / 4
-    assert dragged[0] == pytest.approx(wheel[0] + moved, rel=0.02) and dragged[1] == pytest.approx(wheel[1] + moved, rel=0.02)
+    assert dragged[0] == pytest.approx(wheel[0] + moved, rel=0.02) and dragged[1] == pytest.approx(
+        wheel[1] + moved, rel=0.02
+    )
     assert button[1] - button[0] == pytest.approx((dragged[1] - dragged[0]) / 2, rel=0.02)
     assert whole == start
     all_texts = len(re.findall(r"class=['\"](?:break-item )?find['\"]", page.read_text()))

@@ -154,7 +154,9 @@ def test_what_does_not(dtype, kernel, call):
 @words
 def test_promotion(dtype):
     a = torch.tensor([3, 1], dtype=dtype)
-    text = f"Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {name_of(dtype)} and Long"
+    text = (
+        f"Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {name_of(dtype)} and Long"
+    )
     for call in (
         lambda: a * torch.tensor([1, 2]),
         lambda: a == torch.tensor([1, 2]),

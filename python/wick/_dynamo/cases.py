@@ -70,7 +70,9 @@ def of_gradients(case):
     leaves = [value for value in case.inputs if isinstance(value, wick.Tensor) and value.requires_grad]
 
     def with_gradients(*inputs):
-        results = [r for r in wick.utils._pytree.tree_leaves(case.module.forward(*inputs)) if isinstance(r, wick.Tensor)]
+        results = [
+            r for r in wick.utils._pytree.tree_leaves(case.module.forward(*inputs)) if isinstance(r, wick.Tensor)
+        ]
         roots = [result for result in results if result.requires_grad]
         wanted = [value for value in inputs if isinstance(value, wick.Tensor) and value.requires_grad]
         if not roots:

@@ -1,8 +1,17 @@
 """Errors of capture."""
 
+import enum
+
 from .._C import Unsupported
 
-__all__ = ["BackendCompilerFailed", "InvalidBackend", "TorchDynamoException", "Unsupported"]
+__all__ = [
+    "BackendCompilerFailed",
+    "InvalidBackend",
+    "TorchDynamoException",
+    "Unsupported",
+    "UserError",
+    "UserErrorType",
+]
 
 
 class TorchDynamoException(RuntimeError):
@@ -15,3 +24,26 @@ class InvalidBackend(TorchDynamoException):
 
 class BackendCompilerFailed(TorchDynamoException):
     """A backend raised."""
+
+
+class UserErrorType(enum.Enum):
+    """What is wrong with a program or its arguments."""
+
+    DYNAMIC_CONTROL_FLOW = enum.auto()
+    ANTI_PATTERN = enum.auto()
+    STANDARD_LIBRARY = enum.auto()
+    CONSTRAINT_VIOLATION = enum.auto()
+    DYNAMIC_DIM = enum.auto()
+    INVALID_INPUT = enum.auto()
+    INVALID_OUTPUT = enum.auto()
+    UNSUPPORTED_ALIASED_MUTATED_DYNAMIC_INPUTS = enum.auto()
+
+
+class UserError(TorchDynamoException):
+    """A program or its arguments cannot be exported as they are."""
+
+    def __init__(self, error_type, msg, case_name=None):
+        if not isinstance(error_type, UserErrorType):
+            raise AssertionError(f"Expected UserErrorType, got {type(error_type)}")
+        super().__init__(msg)
+        self.error_type, self.msg, self.case_name = error_type, msg, case_name

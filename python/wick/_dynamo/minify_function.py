@@ -78,7 +78,9 @@ class Cut:
             raise ValueError("no def")
         definition.decorator_list = []
         self.names = dict(function.__globals__)
-        self.names |= dict(zip(function.__code__.co_freevars, (c.cell_contents for c in function.__closure__ or ()), strict=True))
+        self.names |= dict(
+            zip(function.__code__.co_freevars, (c.cell_contents for c in function.__closure__ or ()), strict=True)
+        )
 
     @property
     def statements(self):

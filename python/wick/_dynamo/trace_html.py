@@ -185,7 +185,9 @@ def _recompile_item(note):
     mend = mend_of(note["why"])
     return (
         f'<div class="break-item find"><p><b>Captured again, for this did not hold: {escape(note["why"])}</b><br>'
-        f"<code>{escape(note['file'])}:{note['line']}</code></p>" + (f"<p>{escape(mend)}</p>" if mend else "") + "</div>"
+        f"<code>{escape(note['file'])}:{note['line']}</code></p>"
+        + (f"<p>{escape(mend)}</p>" if mend else "")
+        + "</div>"
     )
 
 
@@ -193,7 +195,9 @@ def _unkept_item(note):
     hint = hint_of(note["why"])
     return (
         f'<div class="break-item find"><p><b>Recorded and not kept: {escape(note["why"])}</b><br>'
-        f"<code>{escape(note['file'])}:{note['line']}</code></p>" + (f"<p>{escape(hint)}</p>" if hint else "") + "</div>"
+        f"<code>{escape(note['file'])}:{note['line']}</code></p>"
+        + (f"<p>{escape(hint)}</p>" if hint else "")
+        + "</div>"
     )
 
 

@@ -1,11 +1,13 @@
 """torch.cond, while_loop, scan and map: control flow as calls.
 
 In: functions and trees of tensors. Out: what the loop or branch written in Python gives, with its derivatives. Only the
-branch that is taken is run. Captured, a branch or loop on a tensor's value ends a segment where the value is looked at,
-also with fullgraph=True; one on a bool, a number or a size is guarded; scan and map are unrolled.
+branch that is taken is run. Captured, a branch or loop on a tensor's value is one operator of the graph, with graphs of
+its own; where its functions do more than to compute (they write, draw random numbers, have effects) the value is looked
+at, which ends a segment. One on a bool, a number or a size is guarded; scan and map are unrolled.
 """
 
 import wick
+from wick import _C
 
 from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -43,7 +45,27 @@ def cond(pred, true_fn, false_fn, operands=()):
     """
     if not isinstance(pred, (bool, int, float)):
         _check_branches(pred, true_fn, false_fn, operands)
+        recorded = _recorded_branches(pred, true_fn, false_fn, operands)
+        if recorded is not None:
+            return recorded[0]
     return true_fn(*operands) if _holds(pred) else false_fn(*operands)
+
+
+def _recorded_branches(pred, true_fn, false_fn, operands):
+    """(what the operator gives,), or None where there is none: nothing is recorded, or the branches are no graphs."""
+    if not _C._branch_begin():
+        return None
+    try:
+        first, tree = tree_flatten(true_fn(*operands))
+        _C._control_next(first)
+        second, other = tree_flatten(false_fn(*operands))
+        results = _C._branch_end(pred, second if tree == other else None)
+    except BaseException as error:
+        _C._branch_end(None, None)
+        if isinstance(error, Exception):
+            return None
+        raise
+    return None if results is None else (tree_unflatten(results, tree),)
 
 
 # ---- while_loop ----
@@ -78,6 +100,9 @@ def while_loop(cond_fn, body_fn, carried_inputs):
             f"consists of tensor or int leaves, but got {carried_inputs}."
         )
     carried = tuple(carried_inputs)
+    recorded = _recorded_loop(cond_fn, body_fn, carried)
+    if recorded is not None:
+        return recorded
     if not _goes_on(cond_fn, carried):
         return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, wick.Tensor) else leaf, carried)
     while True:
@@ -91,6 +116,25 @@ def while_loop(cond_fn, body_fn, carried_inputs):
             )
         if not _goes_on(cond_fn, carried):
             return carried
+
+
+def _recorded_loop(cond_fn, body_fn, carried):
+    """What the operator gives, or None where there is none."""
+    leaves, tree = tree_flatten(carried)
+    begun = _C._loop_begin(leaves) if leaves and all(isinstance(leaf, wick.Tensor) for leaf in leaves) else None
+    if begun is None:
+        return None
+    try:
+        given = tree_unflatten(begun, tree)
+        _C._control_next([cond_fn(*given)])
+        made, other = tree_flatten(body_fn(*given))
+        results = _C._loop_end(begun, made if tree == other else None)
+    except BaseException as error:
+        _C._loop_end(begun, None)
+        if isinstance(error, Exception):
+            return None
+        raise
+    return None if results is None else tree_unflatten(results, tree)
 
 
 # ---- scan and map ----

@@ -211,7 +211,9 @@ class _Formatter(logging.Formatter):
 @functools.lru_cache(maxsize=1024)
 def _relative(path):
     """To the folder that the module was imported from."""
-    inside = [os.path.relpath(path, folder) for folder in map(os.path.abspath, sys.path) if path.startswith(folder + os.sep)]
+    inside = [
+        os.path.relpath(path, folder) for folder in map(os.path.abspath, sys.path) if path.startswith(folder + os.sep)
+    ]
     return min(inside, key=len, default=path)
 
 

@@ -5,7 +5,14 @@ import sys
 
 from .._C import enable_grad, inference_mode, no_grad, set_grad_enabled
 
-__all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
+__all__ = [
+    "enable_grad",
+    "enforce_grad_layout_policy",
+    "inference_mode",
+    "no_grad",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+]
 
 
 def decorate(mode, function):
@@ -82,3 +89,10 @@ class set_multithreading_enabled:
 
     def __exit__(self, *exc):
         pass
+
+
+class enforce_grad_layout_policy(set_multithreading_enabled):
+    """Accepted for PyTorch's sake: a gradient has the strides that its sum has, and none is copied for its layout."""
+
+    def __init__(self, enable=True):
+        super().__init__(enable)

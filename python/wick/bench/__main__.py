@@ -41,6 +41,7 @@ def _parser():
     add("--engines", nargs="+", help=f"of {', '.join(ENGINES)} (default: all that are installed)")
     add("--reference", help="the engine that ratios are taken to (default: torch, else the first)")
     add("--threads", type=int, nargs="+", help="numbers of threads (default: 1 for cases, the engine's for scripts)")
+    add("--device", default="cpu", help="where cases make their tensors: cpu (the default), cuda")
     add("--rounds", type=int, default=3, help="turns of each engine (default 3)")
     add("--seconds", type=float, default=0.25, help="about how long a turn of a case is (default 0.25)")
     add("--no-cold", action="store_true", help="leave out compile times with empty caches")
@@ -158,7 +159,7 @@ def _bench_cases(names, engines, options):
     with Bar(compare.steps_of(names, engines, threads, options.rounds, cold, memory)) as bar:
         rows = compare.compare_cases(
             names, [e.name for e in engines], threads, options.rounds, options.seconds, options.reference,
-            cold, memory, options.tiny, bar,
+            cold, memory, options.tiny, bar, options.device,
         )  # fmt: skip
     print_rows(rows, engines)
     if options.plot:

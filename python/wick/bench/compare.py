@@ -125,13 +125,13 @@ def _add_bandwidth(row, bytes_moved, limit):
     row["of_copy_bandwidth"] = {name: rate / limit for name, rate in row["bytes_per_second"].items()}
 
 
-def measure_cold(engine, case, threads, tiny=False):
+def measure_cold(engine, case, threads, tiny=False, device="cpu"):
     """What compiling costs, in new processes with empty caches: a dict of seconds.
 
     eager_seconds: an eager call. first_call_seconds: the first compiled call. native_seconds: the first compiled call
     until all native code is in place. first_call_ratio: first_call_seconds over eager_seconds.
     """
-    request = {"case": case, "tiny": tiny, "threads": threads}
+    request = {"case": case, "tiny": tiny, "threads": threads, "device": device}
     with Process(engine, cold=True) as process:
         figures = process.ask(do="cold", wait=False, **request)
     figures["native_seconds"] = figures["first_call_seconds"]
@@ -142,7 +142,7 @@ def measure_cold(engine, case, threads, tiny=False):
     return figures
 
 
-def measure_memory(engine, case, threads, tiny=False):
+def measure_memory(engine, case, threads, tiny=False, device="cpu"):
     """Peak resident memory of a new process that prepares the case and calls it, in bytes.
 
     peak_bytes: less what Python alone has. step_peak_bytes: less what the process has once the engine is imported.
@@ -150,18 +150,20 @@ def measure_memory(engine, case, threads, tiny=False):
     with Process() as process:
         bare = process.ask(do="bare")["peak_bytes"]
     with Process(engine) as process:
-        figures = process.ask(do="memory", compiled=engine.compiled, case=case, tiny=tiny, threads=threads)
+        figures = process.ask(
+            do="memory", compiled=engine.compiled, case=case, tiny=tiny, threads=threads, device=device
+        )
     return figures | {"peak_bytes": figures["peak_bytes"] - bare}
 
 
-def _add_whole(row, key, measure, engines, progress, tiny):
+def _add_whole(row, key, measure, engines, progress, tiny, device):
     row[key] = {}
     for engine in engines:
         if engine.name in row["errors"]:
             continue
         progress.step(f"{row['case']}: {engine.name} {key}")
         try:
-            row[key][engine.name] = measure(engine, row["case"], row["threads"], tiny)
+            row[key][engine.name] = measure(engine, row["case"], row["threads"], tiny, device)
         except Failed as error:
             row["errors"][engine.name] = str(error)
 
@@ -174,14 +176,14 @@ def steps_of(cases, engines, threads, rounds, cold, memory):
 
 def compare_cases(
     cases, engines=None, threads=(1,), rounds=3, seconds=0.25, reference=None, cold=False, memory=False, tiny=False,
-    progress=None,
+    progress=None, device="cpu",
 ):  # fmt: skip
     """One dict for each case and number of threads.
 
     cases: names as `find` of cases.py takes them. engines: names; None: all that are installed. rounds: how often each
     engine has its turn. seconds: about how long a turn is. reference: whose time the ratios are taken to. cold: also
     what compiling costs with empty caches (measure_cold). memory: also peak memory (measure_memory). tiny: small
-    sizes, for tests. progress: an object with step(text).
+    sizes, for tests. progress: an object with step(text). device: where the cases make their tensors; memory is the host's.
 
     Keys: case, threads, reference; samples (by round), seconds (their median), ratios, errors, and where they apply
     tokens_per_second, bytes_per_second, of_copy_bandwidth, cold and memory, each {engine name: figure}.
@@ -194,12 +196,12 @@ def compare_cases(
     with Processes() as processes:
         for case in cases:
             for count in threads:
-                request = {"case": case, "tiny": tiny, "threads": count}
+                request = {"case": case, "tiny": tiny, "threads": count, "device": device}
                 row = _one_row(processes, engines, request, rounds, seconds, reference, progress)
                 if cold:
-                    _add_whole(row, "cold", measure_cold, [e for e in engines if e.compiled], progress, tiny)
+                    _add_whole(row, "cold", measure_cold, [e for e in engines if e.compiled], progress, tiny, device)
                 if memory:
-                    _add_whole(row, "memory", measure_memory, engines, progress, tiny)
+                    _add_whole(row, "memory", measure_memory, engines, progress, tiny, device)
                 rows.append(row)
     progress.close()
     return rows

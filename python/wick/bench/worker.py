@@ -4,7 +4,8 @@ Run by `processes.py` as a script, under PyTorch by plain python, under wick by 
 `import torch`. The package is loaded by its path, as `wick_bench`, so that no wick is in a PyTorch process; functions
 of files that are measured may use it too (`from wick_bench.cases import Work`).
 
-    {"do": "prepare", "case": "softmax", "tiny": false, "threads": 2, "compiled": true}      -> {"bytes_moved": ...}
+    {"do": "prepare", "case": "softmax", "tiny": false, "threads": 2, "device": "cpu", "compiled": true}
+                                                                                              -> {"bytes_moved": ...}
     {"do": "measure", "seconds": 0.25}                                                       -> {"seconds": ...} a call
     {"do": "cold", ...as prepare, "wait": false}                  -> {"eager_seconds": ..., "first_call_seconds": ...}
     {"do": "memory", ...as prepare}                               -> {"peak_bytes": ..., "step_peak_bytes": ...}
@@ -52,18 +53,24 @@ def peak_bytes():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def seconds_per_call(call, count):
+def nothing():
+    pass
+
+
+def seconds_per_call(call, count, finish=nothing):
+    """finish: waits until what the calls have begun is done."""
     start = time.perf_counter()
     for _ in range(count):
         call()
+    finish()
     return (time.perf_counter() - start) / count
 
 
-def median_seconds(call, budget):
+def median_seconds(call, budget, finish):
     """Median seconds of a call, over samples that take about `budget` seconds together."""
-    once = seconds_per_call(call, 2)
+    once = seconds_per_call(call, 2, finish)
     count = max(1, int(budget / SAMPLES / max(once, 1e-9)))
-    return statistics.median(seconds_per_call(call, count) for _ in range(SAMPLES if once < 0.1 else 3))
+    return statistics.median(seconds_per_call(call, count, finish) for _ in range(SAMPLES if once < 0.1 else 3))
 
 
 def warm_up(call):
@@ -106,6 +113,7 @@ class Worker:
 
     def __init__(self):
         self.work = self.call = None
+        self.finish = nothing
         self.copies = {}
 
     def torch(self):
@@ -120,6 +128,9 @@ class Worker:
         self.work = self.call = None
         torch.set_num_threads(request["threads"])
         torch.manual_seed(0)
+        if request["device"] != "cpu":
+            torch.set_default_device(request["device"])
+            self.finish = torch.cuda.synchronize
         self.work = find(request["case"], request["tiny"]).prepare(torch)
         return self.work
 
@@ -135,28 +146,31 @@ class Worker:
         if work.measure is None:
             self.call = self.compile(work.call, wait=True) if request["compiled"] else work.call
             warm_up(self.call)
-        return {"bytes_moved": work.bytes_moved, "tokens": work.tokens}
+            self.finish()
+        moved = work.bytes_moved if request["device"] == "cpu" else None  # the machine's copy is the CPU's
+        return {"bytes_moved": moved, "tokens": work.tokens}
 
     def measure(self, request):
         if self.work.measure is not None:
             return {"seconds": self.work.measure()}
-        return {"seconds": median_seconds(self.call, request["seconds"])}
+        return {"seconds": median_seconds(self.call, request["seconds"], self.finish)}
 
     def cold(self, request):
         call = self.make(request).call
         for _ in range(2):
             call()  # what is made once, like the optimizer's state, is no part of what follows
-        eager = statistics.median(seconds_per_call(call, 1) for _ in range(5))
+        eager = statistics.median(seconds_per_call(call, 1, self.finish) for _ in range(5))
         compiled = self.compile(call, request["wait"])
-        return {"eager_seconds": eager, "first_call_seconds": seconds_per_call(compiled, 1)}
+        return {"eager_seconds": eager, "first_call_seconds": seconds_per_call(compiled, 1, self.finish)}
 
     def memory(self, request):
         torch = self.torch()
         torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)  # loaded now, so that they are not the step's
         loaded = peak_bytes()
         self.prepare(request)
-        for _ in range(MEMORY_CALLS):
+        for _ in range(MEMORY_CALLS if self.call is not None else 0):  # else it measures itself
             self.call()
+        self.finish()
         return {"peak_bytes": peak_bytes(), "step_peak_bytes": peak_bytes() - loaded}
 
     def bare(self, request):

@@ -424,7 +424,8 @@ def substitute_in_graph(original_fn, *, can_constant_fold_through=False, skip_si
 def keep_portable_guards_unsafe(guard_entries):
     """Those on tensors that are no globals, on sizes and on global state."""
     return [
-        entry.guard_type in ("GLOBAL_STATE", "SHAPE_ENV") or (entry.guard_type == "TENSOR_MATCH" and not entry.is_global)
+        entry.guard_type in ("GLOBAL_STATE", "SHAPE_ENV")
+        or (entry.guard_type == "TENSOR_MATCH" and not entry.is_global)
         for entry in guard_entries
     ]
 

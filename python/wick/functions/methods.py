@@ -27,6 +27,20 @@ def _write_elements(self, values):
     return self
 
 
+def addbmm_(self, batch1, batch2, *, beta=1, alpha=1):
+    """beta * self plus alpha times the sum of the products, in self, which gets their size where it has another."""
+    if batch1.dim() != 3 or batch2.dim() != 3 or self.shape == (batch1.shape[1], batch2.shape[2]):
+        return self._addbmm_(batch1, batch2, beta=beta, alpha=alpha)
+    made = _C.addbmm(self, batch1, batch2, beta=beta, alpha=alpha)
+    if made.requires_grad:
+        if self.is_leaf and self.requires_grad:
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        _C._swap_tensors(self, made)
+        return self
+    self.resize_(made.shape)
+    return self.copy_(made)
+
+
 def apply_(self, callable):
     """Each element becomes callable(element): in Python, one by one."""
     _check_elements(self, "apply_")

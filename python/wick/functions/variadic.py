@@ -36,10 +36,16 @@ def _one_or_many(name, doc):
 
 atleast_1d = _one_or_many("atleast_1d", "Tensors of at least one dim.")
 atleast_2d = _one_or_many("atleast_2d", "Tensors of at least two dims: a vector becomes a row.")
-atleast_3d = _one_or_many("atleast_3d", "Tensors of at least three dims: (n) becomes (1, n, 1), (n, m) becomes (n, m, 1).")
+atleast_3d = _one_or_many(
+    "atleast_3d", "Tensors of at least three dims: (n) becomes (1, n, 1), (n, m) becomes (n, m, 1)."
+)
 block_diag = _variadic("block_diag", "The matrices along the diagonal of one.")
-broadcast_tensors = _variadic("broadcast_tensors", "The tensors expanded to the shape that they have beside each other.")
-cartesian_prod = _variadic("cartesian_prod", "All tuples of one element each: (product of the lengths, number of vectors).")
+broadcast_tensors = _variadic(
+    "broadcast_tensors", "The tensors expanded to the shape that they have beside each other."
+)
+cartesian_prod = _variadic(
+    "cartesian_prod", "All tuples of one element each: (product of the lengths, number of vectors)."
+)
 _meshgrid = _variadic("meshgrid", "")
 
 

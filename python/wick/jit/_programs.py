@@ -180,14 +180,16 @@ class _Seen:
     """The backend that is given the graph, and tells which of its outputs a result is: a replay gives stand-ins."""
 
     def __init__(self):
-        self.modules, self.examples, self.stand_ins = [], [], []
+        self.modules, self.examples, self.all_examples, self.stand_ins, self.given = [], [], [], [], ()
 
     def __call__(self, module, examples):
         self.modules.append(module)
+        self.all_examples = list(examples)  # sizes among them
         self.examples.append([e for e in examples if isinstance(e, _C.Tensor)])
         return self.replay
 
     def replay(self, *inputs):
+        self.given = inputs
         (outputs,) = self.modules[0].graph.output_node().args
         self.stand_ins = [_C.empty(0) for _ in outputs]
         return self.stand_ins

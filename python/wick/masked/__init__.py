@@ -1,16 +1,16 @@
 """torch.masked: reductions and normalisations of the elements that a mask leaves.
 
-Where the mask is False an element counts as nothing: it is replaced by what leaves the result as it is. What has no
+MaskedTensor carries its mask (maskedtensor.py). Where the mask is False an element counts as nothing: it is replaced by what leaves the result as it is. What has no
 elements left is that replacement itself. Tests: tests/python/test_masked.py.
 """
 
 import math
 
 from .. import _C
-from .._names import getter as _getter
+from .._names import late as _late
 
 __all__ = [
-    "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean", "median",
+    "MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor", "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean", "median",
     "norm", "normalize", "prod", "softmax", "softmin", "std", "sum", "var",
 ]  # fmt: skip
 
@@ -227,4 +227,8 @@ def _float(input, dtype):
     return input if dtype is None else input.to(dtype)
 
 
-__getattr__ = _getter(__name__)
+__getattr__ = _late(
+    __name__,
+    ("maskedtensor",),
+    dict.fromkeys(("MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor"), "maskedtensor"),
+)

@@ -38,6 +38,7 @@ def _parser():
     add("--compile", action="store_true", help="wick compiled as well: the same bits as eager")
     add("--full", action="store_true", help="the libraries' own sizes instead of small ones")
     add("--threads", type=int, default=1, help="threads of each engine (default 1)")
+    add("--device", default="cpu", help="where models and data are: cpu (the default), cuda")
     add("--time", action="store_true", help="time a step of each engine, too")
     add("--alone", action="store_true", help="each model in a process of its own with empty caches: time from its start to "
         "the end of the first training step, and peak memory, too")  # fmt: skip
@@ -146,7 +147,13 @@ def main(arguments=None):
         models, engines = _models(parser, options), _engines(options)
     except ValueError as error:
         parser.error(str(error))
-    request = {"do": options.do, "full": options.full, "threads": options.threads, "time": options.time}
+    request = {
+        "do": options.do,
+        "full": options.full,
+        "threads": options.threads,
+        "time": options.time,
+        "device": options.device,
+    }
     request |= {"alone": True} if options.alone else {}
     kept = pathlib.Path(options.out) / "results.jsonl" if options.out else None
     with Runs(kept, options.again, options.limit) as runs, Bar(len(models) * len(engines)) as bar:

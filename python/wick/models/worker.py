@@ -6,7 +6,7 @@ Run by `runs.py` as a script, under PyTorch by plain python, under wick by `pyth
     {"do": "train", "model": "resnet18", "compiled": false, "dtype": "float32", "full": false, "threads": 1}
         -> {"losses": [of two steps, then of the trained model without dropout], "norms": [of two steps' gradients]}
     {"do": "infer", ...}   -> {"losses": [one]}
-    with "time": true also -> {"seconds": of a step or forward pass, the median of several; on one thread those that the
+    with "device": "cuda": there; with "time": true also -> {"seconds": of a step or forward pass, the median of several; on one thread those that the
                                processor gave}
     with "alone": true also -> {"first_step": seconds from the start of this process to the end of the first training
                                 step, "peak_bytes": of its memory}; for a process that answers one request
@@ -67,14 +67,20 @@ class Trained:
         torch.set_num_threads(request["threads"])
         self.work = find(request["model"]).make(torch, request["full"])
         dtype = getattr(torch, request["dtype"])
-        self.model = self.work.model.to(dtype)  # made in float32, so that the weights are the same
+        self.model = self.work.model.to(dtype)  # made in float32 and on the CPU, so that the weights are the same
+        device = request.get("device", "cpu")
+        self.model.to(device)
+        self.on_host = device == "cpu"
+        self.finish = (lambda: None) if self.on_host else torch.cuda.synchronize
         torch.set_default_dtype(dtype)
-        self.batch = {k: v.to(dtype) if self._is_float(v) else v for k, v in self.work.batch.items()}
+        self.batch = {k: self._placed(v, dtype, device) for k, v in self.work.batch.items()}
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE)
         self.compiled = request["compiled"]
 
-    def _is_float(self, value):
-        return isinstance(value, self.torch.Tensor) and value.is_floating_point()
+    def _placed(self, value, dtype, device):
+        if not isinstance(value, self.torch.Tensor):
+            return value
+        return value.to(device, dtype if value.is_floating_point() else value.dtype)
 
     def loss(self):
         return self.work.loss(self.work.run(self.batch))
@@ -126,11 +132,14 @@ class Trained:
             call = self.maybe_compiled(self.forward, wait=True)
         for _ in range(WARM_UP_CALLS):
             call()
+        self.finish()
         samples, end = [], time.perf_counter() + SECONDS
-        clock = time.thread_time if self.torch.get_num_threads() == 1 else time.perf_counter
+        alone = self.torch.get_num_threads() == 1 and self.on_host
+        clock = time.thread_time if alone else time.perf_counter
         while len(samples) < SAMPLES and (len(samples) < 3 or time.perf_counter() < end):
             start = clock()
             call()
+            self.finish()
             samples.append(clock() - start)
         return statistics.median(samples)
 

@@ -72,6 +72,13 @@ def number(value):
     return value.item() if isinstance(value, _C.Tensor) else value
 
 
+def _hook_class(cls):
+    cls.step = _with_hooks(cls.step)
+
+
+_hook_class._dynamo_marked_constant = True  # the class stays so: no part of what a capture repeats
+
+
 class Optimizer:
     """The base of all optimizers; a subclass has `step()`.
 
@@ -101,9 +108,8 @@ class Optimizer:
         for name in ("step_pre", "step_post", "state_dict_pre", "state_dict_post", "load_state_dict_pre",
                      "load_state_dict_post"):  # fmt: skip
             self.__dict__.setdefault(f"_optimizer_{name}_hooks", OrderedDict())
-        cls = type(self)
-        if not getattr(cls.step, "hooked", False):
-            cls.step = _with_hooks(cls.step)
+        if not getattr(type(self).step, "hooked", False):
+            _hook_class(type(self))
 
     # ---- copying, printing ----
 

@@ -195,10 +195,12 @@ class TreeSpec:
         self.num_nodes = 1 + sum(child.num_nodes for child in self._children)
         self.num_leaves = sum(child.num_leaves for child in self._children) if type is not None else 1
 
-    def __repr__(self):
+    def __repr__(self, indent=0):
         if self.is_leaf():
             return "*"
-        return f"TreeSpec({self.type.__name__}, {self.context}, {self._children})"
+        indent += 2
+        children = f",\n{' ' * indent}".join(child.__repr__(indent) for child in self._children)
+        return f"TreeSpec({self.type.__name__}, {self.context}, [{children}])"
 
     def __eq__(self, other):
         if not isinstance(other, TreeSpec):

@@ -5,9 +5,16 @@ import contextlib
 from .. import _C
 from .._names import getter as _getter
 from ..autograd import Function, backward
+from ._selective_checkpoint import (
+    SAC_IGNORED_OPS,
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)
 
 __all__ = [
-    "CheckpointError", "checkpoint", "checkpoint_sequential", "detach_variable", "noop_context_fn",
+    "SAC_IGNORED_OPS", "CheckpointError", "CheckpointPolicy", "SelectiveCheckpointContext", "checkpoint",
+    "checkpoint_sequential", "create_selective_checkpoint_contexts", "detach_variable", "noop_context_fn",
     "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
 ]  # fmt: skip
 
@@ -98,7 +105,8 @@ def checkpoint(
 ):
     """function(*args, **kwargs), whose activations are computed again when the backward pass needs them.
 
-    use_reentrant=False (recommended) works with every function; True needs tensor inputs that require grad.
+    use_reentrant=False (recommended) works with every function; True needs tensor inputs that require grad. `context_fn`
+    gives two blocks, for the first run and the second: create_selective_checkpoint_contexts makes such that keep some results.
 
         y = checkpoint(block, x, use_reentrant=False)    # y as block(x)
     """
@@ -116,7 +124,7 @@ def checkpoint(
     if not use_reentrant:
         early_stop = early_stop and _early_stop
         return _without_reentry(function, args, kwargs, preserve_rng_state, context_fn, determinism_check, early_stop)
-    if context_fn is not None or debug is not False:
+    if context_fn not in (None, noop_context_fn) or debug is not False:
         raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
@@ -212,15 +220,21 @@ def _facts(tensor):
     return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
 
 
+def _is_selective(context_fn):
+    return getattr(context_fn, "func", context_fn) is create_selective_checkpoint_contexts
+
+
 def _without_reentry(function, args, kwargs, preserve_rng_state, context_fn, determinism_check, early_stop):
     """The form on saved-tensor hooks."""
     if determinism_check not in ("default", "none"):
         raise ValueError(f"determinism_check should be one of {{'default', 'none'}}, but got {determinism_check}")
+    if context_fn is noop_context_fn:
+        context_fn = None
     first, second = context_fn() if context_fn is not None else (contextlib.nullcontext(), contextlib.nullcontext())
     if not _C.is_grad_enabled():
         with first:
             return function(*args, **kwargs)
-    if _C._is_compiling() and context_fn is None:
+    if _C._is_compiling() and (context_fn is None or _is_selective(context_fn)):
         return function(*args, **kwargs)  # what is kept for backward is the compiler's to choose
     state = _C.get_rng_state() if preserve_rng_state else None
 

@@ -558,7 +558,9 @@ void wk__kernels_release(wk__kernels *kernels) {
     wk__free(kernels->items[i]->stacks);
     wk__free(kernels->items[i]);
   }
+  for (int64_t i = 0; i < kernels->control_count; i++) wk__op_hold(kernels->controls[i], -1);
   for (int i = 0; i < kernels->kept_count; i++) release_kept(kernels->kept[i]);
+  wk__free(kernels->controls);
   wk__free(kernels->items);
   wk__free(kernels);
 }

@@ -109,6 +109,8 @@ struct wk__kernels {
   wk__limits limits;   /* and as far as */
   wk__fused **items;   /* owned */
   int64_t count, capacity;
+  const wk_op **controls; /* owned shares: operators of control flow, of a graph from text */
+  int64_t control_count, control_capacity;
   wk__kept_code *kept[16]; /* of the rows that the graph calls: they get native code, too */
   int kept_count;
 };

@@ -31,6 +31,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "compile/control/control.h"
 #include "compile/fuse/kernel.h"
 
 /* ==================================================== printing =================================================== */
@@ -557,15 +558,34 @@ static wk_status check_call(const wk__graph_node *n) {
 
 /* ============================================= graphs with kernels =============================================== */
 
-static wk_status define(void *kernels, const char *name, const char *kind, const char *text) {
-  if (strcmp(kind, "kernel") == 0) return define_kernel(kernels, name, text);
-  return wk_fail(WK_VALUE_ERROR, "%s: expected a kernel, not '%.40s'", name, kind);
+/* A text while it is read. */
+typedef struct loading {
+  wk__kernels *kernels;
+  wk__control_reader reader;
+} loading;
+
+static wk_status define_control(const loading *l, const char *name, const char *text) {
+  wk__kernels *k = l->kernels;
+  const wk_op *op = NULL;
+  WK_TRY(wk__grow(&k->controls, &k->control_capacity, k->control_count + 1, sizeof *k->controls));
+  WK_TRY(wk__control_define(name, text, &l->reader, &op));
+  k->controls[k->control_count++] = op;
+  return WK_OK;
 }
 
-static const wk_op *find(void *kernels, const char *name) {
-  const wk__kernels *k = kernels;
+static wk_status define(void *context, const char *name, const char *kind, const char *text) {
+  const loading *l = context;
+  if (strcmp(kind, "kernel") == 0) return define_kernel(l->kernels, name, text);
+  if (strcmp(kind, "control") == 0) return define_control(l, name, text);
+  return wk_fail(WK_VALUE_ERROR, "%s: expected a kernel or control flow, not '%.40s'", name, kind);
+}
+
+static const wk_op *find(void *context, const char *name) {
+  const wk__kernels *k = ((const loading *)context)->kernels;
   for (int64_t i = 0; i < k->count; i++)
     if (strcmp(k->items[i]->name, name) == 0) return &k->items[i]->op;
+  for (int64_t i = 0; i < k->control_count; i++)
+    if (strcmp(k->controls[i]->name, name) == 0) return k->controls[i];
   return NULL;
 }
 
@@ -578,7 +598,9 @@ static wk_status check_calls(const wk__graph *graph) {
 wk_status wk__load_graph(const char *text, wk_tensor *const *constants, int constant_count, wk__graph **out_graph,
                          wk__kernels **out_kernels) {
   wk__kernels *kernels = wk__alloc_zeroed(sizeof *kernels);
-  const wk__graph_definer definer = {.context = kernels, .define = define, .find = find};
+  loading l = {.kernels = kernels, .reader = {.constants = constants, .constant_count = constant_count}};
+  const wk__graph_definer definer = {.context = &l, .define = define, .find = find};
+  l.reader.definer = &definer;
   *out_graph = NULL;
   *out_kernels = NULL;
   if (!kernels) return WK_OUT_OF_MEMORY;

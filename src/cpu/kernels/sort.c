@@ -25,6 +25,13 @@ static key_format format_of(wk_dtype dtype) {
     case WK_FLOAT8_E4M3:
       f.infinity = 0x7e;
       break;
+    case WK_FLOAT8_E4M3_FNUZ:
+    case WK_FLOAT8_E5M2_FNUZ:
+      f.infinity = 0x7f;
+      break;
+    case WK_FLOAT8_E8M0:
+      f.infinity = 0xfe;
+      break;
     case WK_FLOAT8_E5M2:
       f.infinity = 0x7c;
       break;

@@ -16,6 +16,12 @@ static float from_e4m3(uint8_t v) { return wk__f8_to_f32(v, WK_FLOAT8_E4M3); }
 static float from_e5m2(uint8_t v) { return wk__f8_to_f32(v, WK_FLOAT8_E5M2); }
 static uint8_t to_e4m3(float f) { return wk__f32_to_f8(f, WK_FLOAT8_E4M3); }
 static uint8_t to_e5m2(float f) { return wk__f32_to_f8(f, WK_FLOAT8_E5M2); }
+static float from_e4m3z(uint8_t v) { return wk__f8_to_f32(v, WK_FLOAT8_E4M3_FNUZ); }
+static uint8_t to_e4m3z(float f) { return wk__f32_to_f8(f, WK_FLOAT8_E4M3_FNUZ); }
+static float from_e5m2z(uint8_t v) { return wk__f8_to_f32(v, WK_FLOAT8_E5M2_FNUZ); }
+static uint8_t to_e5m2z(float f) { return wk__f32_to_f8(f, WK_FLOAT8_E5M2_FNUZ); }
+static float from_e8m0(uint8_t v) { return wk__f8_to_f32(v, WK_FLOAT8_E8M0); }
+static uint8_t to_e8m0(float f) { return wk__f32_to_f8(f, WK_FLOAT8_E8M0); }
 
 static const struct wk__kernel_imports imports = {
     .fma = fma,
@@ -35,6 +41,12 @@ static const struct wk__kernel_imports imports = {
     .e5m2_to_f32 = from_e5m2,
     .f32_to_e4m3 = to_e4m3,
     .f32_to_e5m2 = to_e5m2,
+    .e8m0_to_f32 = from_e8m0,
+    .f32_to_e8m0 = to_e8m0,
+    .e5m2z_to_f32 = from_e5m2z,
+    .f32_to_e5m2z = to_e5m2z,
+    .e4m3z_to_f32 = from_e4m3z,
+    .f32_to_e4m3z = to_e4m3z,
 };
 
 const struct wk__kernel_imports *wk__native_imports(void) { return &imports; }

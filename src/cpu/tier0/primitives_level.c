@@ -237,6 +237,12 @@ static inline float from_e4m3(uint8_t v) { return wk__f8_to_f32(v, WK_FLOAT8_E4M
 static inline float from_e5m2(uint8_t v) { return wk__f8_to_f32(v, WK_FLOAT8_E5M2); }
 static inline uint8_t to_e4m3(float f) { return wk__f32_to_f8(f, WK_FLOAT8_E4M3); }
 static inline uint8_t to_e5m2(float f) { return wk__f32_to_f8(f, WK_FLOAT8_E5M2); }
+static inline float from_e4m3z(uint8_t v) { return wk__f8_to_f32(v, WK_FLOAT8_E4M3_FNUZ); }
+static inline float from_e5m2z(uint8_t v) { return wk__f8_to_f32(v, WK_FLOAT8_E5M2_FNUZ); }
+static inline float from_e8m0(uint8_t v) { return wk__f8_to_f32(v, WK_FLOAT8_E8M0); }
+static inline uint8_t to_e4m3z(float f) { return wk__f32_to_f8(f, WK_FLOAT8_E4M3_FNUZ); }
+static inline uint8_t to_e5m2z(float f) { return wk__f32_to_f8(f, WK_FLOAT8_E5M2_FNUZ); }
+static inline uint8_t to_e8m0(float f) { return wk__f32_to_f8(f, WK_FLOAT8_E8M0); }
 static inline uint8_t to_bool(uint8_t v) { return v != 0; }
 
 enum { TILE = 16 };
@@ -329,6 +335,9 @@ MEMORY(u32, uint32_t, int64_t, SAME, SAME)
 MEMORY(u64, uint64_t, int64_t, SAME, SAME)
 MEMORY(e4m3, uint8_t, float, from_e4m3, to_e4m3)
 MEMORY(e5m2, uint8_t, float, from_e5m2, to_e5m2)
+MEMORY(e4m3z, uint8_t, float, from_e4m3z, to_e4m3z)
+MEMORY(e5m2z, uint8_t, float, from_e5m2z, to_e5m2z)
+MEMORY(e8m0, uint8_t, float, from_e8m0, to_e8m0)
 MEMORY(f16, uint16_t, float, from_f16, wk__f32_to_f16)
 MEMORY(bf16, uint16_t, float, wk__bf16_to_f32, wk__f32_to_bf16)
 MEMORY(f32, float, float, SAME, SAME)
@@ -614,7 +623,8 @@ ARG(min_f64, double, <)
     [WK_BOOL] = kind##_bool, [WK_UINT8] = kind##_u8, [WK_INT8] = kind##_i8, [WK_INT16] = kind##_i16,                  \
     [WK_INT32] = kind##_i32, [WK_INT64] = kind##_i64, [WK_FLOAT8_E4M3] = kind##_e4m3, [WK_FLOAT8_E5M2] = kind##_e5m2, \
     [WK_FLOAT16] = kind##_f16, [WK_BFLOAT16] = kind##_bf16, [WK_FLOAT32] = kind##_f32, [WK_FLOAT64] = kind##_f64,     \
-    [WK_UINT16] = kind##_u16, [WK_UINT32] = kind##_u32, [WK_UINT64] = kind##_u64                                      \
+    [WK_UINT16] = kind##_u16, [WK_UINT32] = kind##_u32, [WK_UINT64] = kind##_u64,                                     \
+    [WK_FLOAT8_E4M3_FNUZ] = kind##_e4m3z, [WK_FLOAT8_E5M2_FNUZ] = kind##_e5m2z, [WK_FLOAT8_E8M0] = kind##_e8m0        \
   }
 
 extern const wk__primitives WK_LEVEL_NAME(primitives);

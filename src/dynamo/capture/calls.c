@@ -5,8 +5,10 @@
 #include <opcode.h>
 
 #include "autograd/autograd.h"
+#include "compile/control/control.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
+#include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
 
 #define BINDING (f->session->binding)
@@ -62,11 +64,45 @@ static PyObject *look_at_values(wk__frame *f, PyObject *callable, PyObject *cons
 
 /* For C code that only hands references on. */
 static PyObject *pass_on(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  bool hands = true;
   for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) {
     if (!wk__passed_on(f, args[i])) return NULL;
+    hands &= PyFunction_Check(args[i]) || wk__hands_on(f, args[i]);
     if (i && callable == (PyObject *)&PyEnum_Type) wk__specialize(f->session->recording, args[i]); /* its start */
   }
-  return wk__plain_call(f, callable, args, count, names);
+  const wk__frame *before = f->session->handing;
+  f->session->handing = hands ? f : NULL;
+  PyObject *result = wk__plain_call(f, callable, args, count, names);
+  f->session->handing = before;
+  return result;
+}
+
+/* map() of a function that is C code: each item is done as a call of its own, at once, where nothing else is known to
+ * happen. */
+static bool maps_by_calls(const wk__frame *f, PyObject *const *args, Py_ssize_t count) {
+  bool list = count == 2 && (PyTuple_Check(args[1]) || PyList_CheckExact(args[1]));
+  PyObject *function = args[0], *self = PyCFunction_Check(function) ? PyCFunction_GET_SELF(function) : NULL;
+  (void)f;
+  if (!list || !self || !PyModule_Check(self)) return list && function == (PyObject *)&PyLong_Type;
+  const char *name = ((PyCFunctionObject *)function)->m_ml->ml_name, *module = PyModule_GetName(self);
+  PyErr_Clear();
+  return module && strcmp(module, "builtins") == 0 && (strcmp(name, "id") == 0 || strcmp(name, "hash") == 0);
+}
+
+static PyObject *map_by_calls(wk__frame *f, wk__recording *r, PyObject *function, PyObject *items) {
+  if (!wk__passed_on(f, items)) return NULL;
+  Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+  PyObject *results = PyList_New(0);
+  for (Py_ssize_t i = 0; results && i < count; i++) {
+    PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(items, i));
+    PyObject *made = wk__recorded_call(f, r, function, &item, 1, NULL);
+    if (!made || wk__recording_of(f) != r || PyList_Append(results, made) < 0) Py_CLEAR(results);
+    Py_XDECREF(made);
+    Py_DECREF(item);
+  }
+  PyObject *iterator = results ? PyObject_GetIter(results) : NULL;
+  Py_XDECREF(results);
+  return iterator;
 }
 
 /* =============================================== methods of containers =========================================== */
@@ -139,6 +175,11 @@ static bool runs_destructors_alone(PyObject *self, const char *name, PyObject *c
   return strcmp(name, "update") == 0 && given && PyDict_CheckExact(self) && PyDict_CheckExact(args[0]);
 }
 
+/* Sets and dictionaries take what they are given for keys. */
+static bool item_usable(wk__frame *f, PyObject *self, PyObject *o) {
+  return PyDict_Check(self) || PyAnySet_Check(self) ? wk__keys_usable(f, o) : wk__usable(f, o);
+}
+
 /* A method of a container, or a function whose first argument it is, that changes it: noted when others can see the
  * container. */
 static PyObject *change(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self, PyObject *callable,
@@ -148,11 +189,19 @@ static PyObject *change(wk__frame *f, wk__recording *r, const wk__known_call *kn
   bool blind = known->how & WK__CALL_BLIND && (Py_TYPE(self) == &PyList_Type || Py_TYPE(self) == &PySet_Type);
   wk__reg reg = wk__reg_find(r, self);
   for (Py_ssize_t i = 0; i < given + (names ? PyTuple_GET_SIZE(names) : 0); i++)
-    if (!(stores(known, self, rest[i]) ? wk__passed_on(f, rest[i]) : wk__usable(f, rest[i]))) return NULL;
-  if (!blind && !(PyDict_Check(self) ? wk__passed_on(f, self) : wk__usable(f, self))) return NULL;
+    if (!(stores(known, self, rest[i]) ? wk__passed_on(f, rest[i]) : item_usable(f, self, rest[i]))) return NULL;
+  bool takes = PyDict_Check(self) || (PyList_CheckExact(self) && strcmp(known->name, "pop") == 0); /* looks at none */
+  if (!blind && !(takes ? wk__passed_on(f, self) : item_usable(f, self, self))) return NULL;
   if (blind && reg >= 0 && wk__keep_before(r, reg) < 0) return NULL;
   if (known->how & WK__CALL_SEARCHES && given) wk__note_search(f, r, self, rest[0]);
-  if (reg < 0) return wk__plain_call(f, callable, args, count, names);
+  const wk__frame *before = f->session->handing;
+  f->session->handing = given == 1 && stores(known, self, rest[0]) && wk__hands_on(f, rest[0]) ? f : NULL;
+  if (reg < 0) {
+    PyObject *changed = wk__plain_call(f, callable, args, count, names);
+    f->session->handing = before;
+    return changed;
+  }
+  f->session->handing = before;
   bool function = PyCFunction_Check(callable) && self_is_first;
   if ((function ? note_call(f, r, callable, self, known->name, rest, given, names)
                 : note_change(f, r, self, known->name, rest, given, names)) < 0)
@@ -174,6 +223,7 @@ static PyObject *get_from_dict(wk__frame *f, wk__recording *r, PyObject *self, P
   PyObject *found = PyDict_GetItemWithError(self, key);
   if (!found && PyErr_Occurred()) return NULL;
   if (wk__was_written(r, reg, key)) return Py_XNewRef(found);
+  if (found && wk__is_identity(r, key)) return wk__refuse(f, "an id() that is a key of something from outside");
   if (!found) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
   if (found && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return wk__refuse(f, "%s", r->failed);
   return found ? wk__as_read(r, found) : NULL;
@@ -192,8 +242,9 @@ static PyObject *container_method(wk__frame *f, wk__recording *r, const wk__know
     return Py_NewRef(given >= 2 ? args[self_is_first + 1] : Py_None);
   }
   bool passes = known->what == WK__KNOWN_PASSES && (PyDict_CheckExact(self) || PyList_CheckExact(self));
-  if (!(passes ? wk__passed_on(f, self) : wk__usable(f, self))) return NULL;
-  if (!wk__arguments_usable(f, args + self_is_first, given, names)) return NULL;
+  if (!(passes ? wk__passed_on(f, self) : item_usable(f, self, self))) return NULL;
+  for (Py_ssize_t i = self_is_first; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
+    if (!item_usable(f, self, args[i])) return NULL;
   return wk__plain_call(f, callable, args, count, names);
 }
 
@@ -388,6 +439,8 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   PyObject *product = NULL;
   bool folds = t == BINDING->size_type && count - self_is_first == 0 && !names && strcmp(name, "numel") == 0;
   if (folds && fold(r, NB_MULTIPLY, self, &product)) return product;
+  bool context_var = known->what == WK__KNOWN_BY_CODE && strcmp(known->owner, "_contextvars.ContextVar") == 0;
+  if (context_var && !names) return wk__context_var_call(f, r, self, name, args + self_is_first, count - self_is_first);
   bool own = known->what == WK__KNOWN_NOTHING && wk__is_own_object(r, self);
   bool value = known->what == WK__KNOWN_VALUES || known->what == WK__KNOWN_LOOKS || wk__is_plain_value(BINDING, self) ||
                wk__known_class(t) == WK__CLASS_VALUE || own;
@@ -477,16 +530,19 @@ static bool of_floats(wk__frame *f, const char *name, PyObject *callable, PyObje
   return (largest || strcmp(name, "min") == 0) && wk__float_extremum(r, largest, args, count, out);
 }
 
-/* id(): of an object from outside a constant, as long as the same one is there. A number or text is no certain object,
- * what the region makes is another one in each call, and so may be an argument: from then on it is a break. */
-static PyObject *identity(wk__frame *f, wk__recording *r, PyObject *o) {
+static const char *function_name(PyObject *function) { return ((PyCFunctionObject *)function)->m_ml->ml_name; }
+
+/* id(), and hash() of what has no other one: of an object from outside a constant, as long as the same one is there. A
+ * number or text is no certain object. An argument may be another object in each call: from then on it is a break. */
+static PyObject *identity(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o) {
   wk__reg reg = wk__is_foreign(r, o) ? wk__reg_find(r, o) : -1;
-  if (reg < 0 || wk__is_plain_value(BINDING, o)) return wk__refuse(f, "id() of an object that the region has made");
+  if (wk__is_plain_value(BINDING, o)) return wk__refuse(f, "%s() of a value", function_name(function));
+  if (reg < 0) return wk__identity_call(f, r, function, o);
   bool another = r->changing && wk__map_get(r->changing, wk__identity_path(r->registers[reg].path));
   if (another && !f->session->compiled->options.fullgraph)
-    return wk__refuse(f, "id() of an object that is another one in each call");
+    return wk__refuse(f, "%s() of an object that is another one in each call", function_name(function));
   if (r->registers[reg].kind == WK__REG_READ) wk__check_once(r, WK__CHECK_ADDRESS, reg, (int64_t)(intptr_t)o, NULL);
-  return PyLong_FromVoidPtr(o);
+  return PyObject_CallOneArg(function, o);
 }
 
 /* Text that is the same whenever it is made: of values and tuples of them. */
@@ -511,8 +567,14 @@ static PyObject *print_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   return wk__effect(f, r, callable, args, count, names);
 }
 
-/* Values, and tuples of them. */
+/* Values, and tuples and frozen sets of them. */
 static bool has_constant_hash(const wk__frame *f, PyObject *o) {
+  if (PyFrozenSet_CheckExact(o)) {
+    PyObject *items = PySequence_Tuple(o);
+    bool constant = items && has_constant_hash(f, items);
+    Py_XDECREF(items);
+    return constant;
+  }
   if (!PyTuple_CheckExact(o)) return wk__is_plain_value(BINDING, o);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
     if (!has_constant_hash(f, PyTuple_GET_ITEM(o, i))) return false;
@@ -526,12 +588,40 @@ static bool has_python_hash(PyObject *o) {
   return method && PyFunction_Check(method);
 }
 
+static bool hashes_its_address(const wk__frame *f, PyObject *o) {
+  hashfunc hash = Py_TYPE(o)->tp_hash;
+  return hash == PyBaseObject_Type.tp_hash || (hash == BINDING->tensor_type->tp_hash && wk__is_tensor_object(f, o));
+}
+
 static PyObject *globals_of_frame(wk__frame *f, wk__recording *r) {
   PyObject *globals = wk__frame_globals(f);
   wk__reg reg = wk__reg_constant(r, globals);
   if (reg < 0) return wk__refuse(f, "%s", r->failed);
   r->registers[reg].is_globals = true;
   return Py_NewRef(globals);
+}
+
+/* locals(): the frame's variables, which become known. */
+static PyObject *variables_of_frame(wk__frame *f, bool only_names) {
+  if (wk__frame_locals(f)) return wk__refuse(f, "locals() of a module or class body");
+  PyObject *all = PyDict_New();
+  for (int i = 0; all && i < wk__frame_slot_count(f); i++) {
+    if (!wk__frame_shows_slot(f, i) || !wk__frame_slot(f, i)) continue;
+    bool cell = PyCell_Check(wk__frame_slot(f, i)), empty = cell && !PyCell_GET(wk__frame_slot(f, i));
+    if (empty || (!cell && wk__op_local(f, i) < 0)) {
+      if (!empty) Py_CLEAR(all);
+      continue;
+    }
+    PyObject *value = wk__frame_slot(f, i); /* a number that changes has got an object of its own */
+    value = cell ? wk__op_cell(f, value, i) : Py_NewRef(value);
+    if (!value || PyDict_SetItem(all, PyTuple_GET_ITEM(f->code->co_localsplusnames, i), value) < 0) Py_CLEAR(all);
+    Py_XDECREF(value);
+  }
+  if (!all || !only_names) return all;
+  PyObject *names = PyDict_Keys(all);
+  if (names && PyList_Sort(names) < 0) Py_CLEAR(names);
+  Py_DECREF(all);
+  return names;
 }
 
 static PyObject *attribute_named(wk__frame *f, PyObject *o, const char *text) {
@@ -567,9 +657,12 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
     return wk__op_set_attr(f, args[0], args[1], NULL) < 0 ? NULL : Py_NewRef(Py_None);
   if (strcmp(name, "hash") == 0 && count == 1 && (has_constant_hash(f, args[0]) || has_python_hash(args[0])))
     return look(f, callable, args, count, names);
-  if (strcmp(name, "id") == 0 && count == 1 && !names) return identity(f, f->session->recording, args[0]);
+  bool of_address = strcmp(name, "id") == 0 || (strcmp(name, "hash") == 0 && count && hashes_its_address(f, args[0]));
+  if (of_address && count == 1 && !names) return identity(f, f->session->recording, callable, args[0]);
   if (strcmp(name, "print") == 0) return print_call(f, f->session->recording, callable, args, count, names);
   if (strcmp(name, "globals") == 0 && !count && !names) return globals_of_frame(f, f->session->recording);
+  bool of_frame = strcmp(name, "locals") == 0 || strcmp(name, "vars") == 0 || strcmp(name, "dir") == 0;
+  if (of_frame && !count && !names) return variables_of_frame(f, strcmp(name, "dir") == 0);
   if (strcmp(name, "vars") == 0 && count == 1 && !names) return attribute_named(f, args[0], "__dict__");
   if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
   if (strcmp(name, "iter") == 0 && count == 2) return look(f, callable, args, count, names);
@@ -614,6 +707,28 @@ static PyObject *score_end(wk__frame *f, PyObject *callable, PyObject *const *ar
   Py_RETURN_NONE;
 }
 
+/* The functions of cond and while_loop are called between these two, and what they do becomes an operator (compile/
+ * control/control.h). What refuses raises meanwhile, and then there is no operator: the program goes one way. */
+static PyObject *control_begin(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                               PyObject *names) {
+  wk__recording *r = f->session->recording;
+  if (r->tries && !wk__control_records()) return wk__refuse(f, "control flow inside of what is only tried");
+  PyObject *begun = look(f, callable, args, count, names);
+  if (wk__control_records()) r->tries = true;
+  return begun;
+}
+
+static PyObject *control_end(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                             PyObject *names) {
+  wk__recording *r = f->session->recording;
+  PyObject *given[2] = {Py_None, Py_None};
+  for (Py_ssize_t i = 0; i < count && i < 2 && !r->tries_in_vain; i++) given[i] = args[i];
+  PyObject *results = wk__plain_call(f, callable, given, 2, names);
+  r->tries = wk__control_records();
+  if (!r->tries) r->tries_in_vain = r->tries_modes = false;
+  return results;
+}
+
 /* The classes of what is given decide, and the thread's state, which is guarded. */
 static PyObject *core_function(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
@@ -621,6 +736,11 @@ static PyObject *core_function(wk__frame *f, const char *name, PyObject *callabl
   if (strcmp(name, "as_tensor") == 0) return wk__as_tensor_call(f, callable, args, count, names);
   if (strcmp(name, "_score_begin") == 0) return score_begin(f, callable, args, count, names);
   if (strcmp(name, "_score_end") == 0) return score_end(f, callable, args, count, names);
+  if (strcmp(name, "_branch_begin") == 0 || strcmp(name, "_loop_begin") == 0)
+    return control_begin(f, callable, args, count, names);
+  if (strcmp(name, "_control_next") == 0) return wk__plain_call(f, callable, args, count, names);
+  if (strcmp(name, "_branch_end") == 0 || strcmp(name, "_loop_end") == 0)
+    return control_end(f, callable, args, count, names);
   wk__knowledge what = wk__known_function("wick", name)->what;
   bool looks = what == WK__KNOWN_LOOKS || (what == WK__KNOWN_AUTOCAST && !names_other_device(name, args, count));
   if (looks) return look(f, callable, args, count, names);
@@ -629,6 +749,23 @@ static PyObject *core_function(wk__frame *f, const char *name, PyObject *callabl
   if (what == WK__KNOWN_ASKED) return wk__cached_call(f, f->session->recording, callable, args, count, names);
   if (what == WK__KNOWN_EFFECT) return effect_of_values(f, f->session->recording, callable, args, count, names);
   return wk__refuse_as(f, count ? wk__refusal_of(f, args[0]) : WK__REFUSED_BREAK, "a call of %s()", name);
+}
+
+/* operator.add() and its kind, which make something new: the instruction, -1. */
+static int kind_of_operator(const char *name) {
+  static const struct {
+    const char *name;
+    int kind;
+  } kinds[] = {{"add", NB_ADD},
+               {"sub", NB_SUBTRACT},
+               {"mul", NB_MULTIPLY},
+               {"truediv", NB_TRUE_DIVIDE},
+               {"floordiv", NB_FLOOR_DIVIDE},
+               {"mod", NB_REMAINDER},
+               {"pow", NB_POWER}};
+  for (size_t i = 0; i < WK_COUNT(kinds); i++)
+    if (strcmp(name, kinds[i].name) == 0) return kinds[i].kind;
+  return -1;
 }
 
 /* operator.iadd() and its kind, and what gets and sets items: as the instructions. */
@@ -684,6 +821,36 @@ static bool rounded(wk__recording *r, const char *name, PyObject *a, PyObject **
   return false;
 }
 
+/* Of the module operator. */
+static bool is_operator_function(PyObject *o) {
+  PyObject *self = PyCFunction_Check(o) ? PyCFunction_GET_SELF(o) : NULL;
+  const char *module = self && PyModule_Check(self) ? PyModule_GetName(self) : NULL;
+  PyErr_Clear();
+  return module && strcmp(module, "_operator") == 0;
+}
+
+/* functools.reduce() of what changes nothing: each call is one of its own. */
+static PyObject *reduce_by_calls(wk__frame *f, wk__recording *r, PyObject *function, PyObject *items, PyObject *first) {
+  if (!wk__passed_on(f, items)) return NULL;
+  Py_ssize_t at = first ? 0 : 1, count = PySequence_Fast_GET_SIZE(items);
+  if (!first && !count) return PyErr_Format(PyExc_TypeError, "reduce() of empty iterable with no initial value");
+  PyObject *all = Py_NewRef(first ? first : PySequence_Fast_GET_ITEM(items, 0));
+  for (; all && at < count && wk__recording_of(f) == r; at++) {
+    PyObject *pair[] = {all, PySequence_Fast_GET_ITEM(items, at)};
+    PyObject *next = wk__recorded_call(f, r, function, pair, 2, NULL);
+    Py_SETREF(all, next);
+  }
+  for (; all && at < count; at++)
+    Py_SETREF(all, PyObject_CallFunctionObjArgs(function, all, PySequence_Fast_GET_ITEM(items, at), NULL));
+  return all;
+}
+
+/* A Python function, whose frame the hook will find. */
+static bool is_evaluated(PyObject *o) {
+  PyObject *function = PyMethod_Check(o) ? PyMethod_GET_FUNCTION(o) : o;
+  return PyFunction_Check(function) && wk__known_python_function(function)->what == WK__KNOWN_NOTHING;
+}
+
 static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
   const PyCFunctionObject *c = (const PyCFunctionObject *)callable;
@@ -714,7 +881,13 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   bool of_math = !names && strcmp(module, "math") == 0;
   if (of_math && count == 1 && rounded(r, name, args[0], &product)) return product;
   if (of_math && wk__float_call(r, callable, args, count, &product)) return product;
+  bool reduces = !names && count >= 2 && strcmp(module, "_functools") == 0 && strcmp(name, "reduce") == 0;
+  if (reduces && is_evaluated(args[0])) return pass_on(f, callable, args, count, names);
+  if (reduces && is_operator_function(args[0]) && (PyTuple_Check(args[1]) || PyList_CheckExact(args[1])))
+    return reduce_by_calls(f, r, args[0], args[1], count > 2 ? args[2] : NULL);
   const wk__known_call *known = wk__known_function(module, name);
+  int kind = strcmp(module, "_operator") == 0 && count == 2 && !names ? kind_of_operator(name) : -1;
+  if (kind >= 0) return wk__op_binary(f, kind, args[0], args[1]);
   if (known->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
   if (known->what == WK__KNOWN_BY_CODE && strcmp(module, "_operator") == 0)
     return operator_by_code(f, name, callable, args, count, names);
@@ -793,6 +966,10 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (truth >= 0) return Py_NewRef(truth ? Py_True : Py_False);
   bool passes = t == &PyList_Type || t == &PyTuple_Type || t == &PyEnum_Type || t == &PyZip_Type ||
                 t == &PySlice_Type || t == BINDING->size_type;
+  bool maps = t == &PyMap_Type && !names && count > 1;
+  if (maps && maps_by_calls(f, args, count)) return map_by_calls(f, r, args[0], args[1]);
+  passes |= (maps || (t == &PyFilter_Type && !names && count == 2)) && is_evaluated(args[0]);
+  passes |= t == &PyReversed_Type || (t == &PyDict_Type && (!count || (count == 1 && PyDict_CheckExact(args[0]))));
   if (passes) return pass_on(f, callable, args, count, names);
   if (scalar) return look_at_values(f, callable, args, count, names);
   bool made_of_arguments =
@@ -801,6 +978,8 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (kind == WK__CLASS_STATE) return wk__refuse_as(f, WK__REFUSED_VALUE, "a new %s", t->tp_name);
   bool known = kind != WK__CLASS_UNKNOWN;
   if (t == wk__weak_reference_type() && (count != 1 || names)) return wk__refuse(f, "a weak reference with a callback");
+  bool makes_keys = (t == &PySet_Type || t == &PyFrozenSet_Type || t == &PyDict_Type) && count == 1 && !names;
+  if (makes_keys) return wk__keys_usable(f, args[0]) ? wk__plain_call(f, callable, args, count, names) : NULL;
   if (made_of_arguments || known || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   bool proxy = t == &PyDictProxy_Type && count == 1 && !names && PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0;
   if (proxy) return wk__made_proxy(f, r, args[0]);

@@ -122,13 +122,16 @@ static wk_status try_backward(trial *t) {
   wk__session *s = t->session;
   wk__recording *r = t->recording;
   t->inputs_before = wk__tracer_input_count(s->tracer);
+  t->before = wk__tracer_graph(s->tracer)->last;
+  WK_TRY(wk__tracer_try_begin(s->tracer));
   r->tries = true;
-  wk__tracer_try(s->tracer, true);
   bool before = wk_set_grad_enabled(false);
-  wk_status status = call_backward(t);
+  wk_status status = make_grads(t);
+  if (status == WK_OK) status = call_backward(t);
   wk_set_grad_enabled(before);
   if (s->recording == r) {
-    wk__tracer_try(s->tracer, false);
+    bool well = wk__tracer_try_end(s->tracer);
+    if (status == WK_OK && !well) status = refuse("it does what cannot be tried");
     r->tries = r->tries_in_vain = r->tries_modes = false;
   }
   return status;
@@ -161,8 +164,6 @@ static wk_status record(trial *t) {
   WK_TRY(find_results(t));
   if (!a->materializes && t->result_count > 1) return refuse("several results, and no zeros for their gradients");
   WK_TRY(find_inputs(t));
-  t->before = wk__tracer_graph(t->session->tracer)->last;
-  WK_TRY(make_grads(t));
   WK_TRY(try_backward(t));
   return make_operator(t);
 }

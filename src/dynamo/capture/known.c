@@ -4,6 +4,7 @@
 #include "dynamo/capture/known.h"
 #include "autograd/autograd.h"
 #include "dynamo/capture/known_calls.h"
+#include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
 
 #define TEXT(name) PyUnicode_AsUTF8(name)
@@ -87,7 +88,8 @@ static bool is_builtin_iterator(PyTypeObject *t) {
          t == &PyUnicodeIter_Type || t == &PyListRevIter_Type || t == &PyDictIterKey_Type ||
          t == &PyDictIterValue_Type || t == &PyDictIterItem_Type || t == &PyDictRevIterKey_Type ||
          t == &PySetIter_Type || t == &PyGen_Type || t == &PyBytesIter_Type || t == &PyCallIter_Type ||
-         t == &PyLongRangeIter_Type || t == &PyODictIter_Type || wk__is_itertool(t) || wk__is_ascii_iterator_type(t);
+         t == &PyLongRangeIter_Type || t == &PySeqIter_Type || t == &PyODictIter_Type || wk__is_itertool(t) ||
+         wk__is_ascii_iterator_type(t);
 }
 
 /* int | str, for isinstance(). */
@@ -149,6 +151,7 @@ static bool is_that_one(wk__recording *r, PyObject *o) {
 typedef struct inspection {
   wk__frame *f;
   bool looks; /* C code may look at numbers and compare what it finds; else it only hands references on */
+  bool keys;  /* of numbers it asks nothing but whether they are equal */
   int depth;
 } inspection;
 
@@ -197,12 +200,18 @@ wk__refusal wk__refusal_of(const wk__frame *f, PyObject *o) {
   return left_over ? WK__REFUSED_LEFT_OVER : WK__REFUSED_BREAK;
 }
 
+static bool is_builtin_id(PyObject *o) {
+  return PyCFunction_Check(o) && PyCFunction_GET_SELF(o) && PyModule_Check(PyCFunction_GET_SELF(o)) &&
+         strcmp(((PyCFunctionObject *)o)->m_ml->ml_name, "id") == 0;
+}
+
 static bool usable(inspection i, PyObject *o) {
   enum { MAX_NESTING = 8 };
   wk__frame *f = i.f;
   wk__recording *r = f->session->recording;
   PyTypeObject *t = Py_TYPE(o);
   const wk__binding *b = f->session->binding;
+  if (i.looks && !i.keys && wk__is_identity(r, o)) return wk__refuse(f, "an id() of what the region has made"), false;
   if (i.looks && (PyFloat_CheckExact(o) || PyLong_CheckExact(o))) wk__specialize(r, o);
   if (wk__is_plain_value(b, o) || wk__is_tensor_object(f, o) || PyObject_TypeCheck(o, b->module_type)) return true;
   if (wk__is_own_context(f, o)) return true;
@@ -216,6 +225,7 @@ static bool usable(inspection i, PyObject *o) {
     return wk__refuse_as(f, WK__REFUSED_LEFT_OVER, "a %s that was made outside of the region", t->tp_name), false;
   if (i.looks && PySlice_Check(o)) wk__settle(r, o);
   if (is_view_of_values(t)) return held_usable(i, o);
+  if (i.looks && is_builtin_id(o)) return wk__refuse(f, "C code calls id()"), false;
   if (is_harmless(f, o)) return wk__know_bound(f, r, o);
   if (wk__known_class(t) == WK__CLASS_VALUE) return is_that_one(r, o);
   if (wk__is_own_object(r, o)) return held_usable(i, o);
@@ -225,8 +235,39 @@ static bool usable(inspection i, PyObject *o) {
   return wk__refuse_as(f, wk__refusal_of(f, o), "C code looks at a %s", t->tp_name), false;
 }
 
-bool wk__usable(wk__frame *f, PyObject *o) { return usable((inspection){f, true, 0}, o); }
-bool wk__passed_on(wk__frame *f, PyObject *o) { return usable((inspection){f, false, 0}, o); }
+bool wk__usable(wk__frame *f, PyObject *o) { return usable((inspection){.f = f, .looks = true}, o); }
+bool wk__keys_usable(wk__frame *f, PyObject *o) { return usable((inspection){.f = f, .looks = true, .keys = true}, o); }
+bool wk__passed_on(wk__frame *f, PyObject *o) { return usable((inspection){.f = f}, o); }
+
+typedef struct handing {
+  const wk__frame *f;
+  int depth;
+} handing;
+
+static bool hands_on(handing h, PyObject *o);
+static int visit_handing(PyObject *o, void *context) {
+  handing h = *(handing *)context;
+  h.depth++;
+  for (Py_ssize_t i = 0; PyTuple_CheckExact(o) && i < PyTuple_GET_SIZE(o); i++)
+    if (visit_handing(PyTuple_GET_ITEM(o, i), &h)) return 1;
+  bool function = PyFunction_Check(PyMethod_Check(o) ? PyMethod_GET_FUNCTION(o) : o);
+  return !function && !PyLong_CheckExact(o) && o != Py_None && !hands_on(h, o);
+}
+
+static bool hands_on(handing h, PyObject *o) {
+  enum { DEEPEST = 8 };
+  PyTypeObject *t = Py_TYPE(o);
+  bool sequence = PyTuple_CheckExact(o) || PyList_CheckExact(o) || PyDict_CheckExact(o) || PyRange_Check(o);
+  bool items = is_view_of_dict(t) || t == &PyListIter_Type || t == &PyTupleIter_Type || t == &PyRangeIter_Type ||
+               t == &PyDictIterKey_Type || t == &PyDictIterValue_Type || t == &PyDictIterItem_Type ||
+               t == &PyListRevIter_Type || t == &PyReversed_Type || t == &PySeqIter_Type ||
+               t == h.f->session->binding->size_type;
+  if (sequence || items || PyGen_CheckExact(o)) return true;
+  bool combines = t == &PyMap_Type || t == &PyZip_Type || t == &PyEnum_Type;
+  return combines && h.depth < DEEPEST && t->tp_traverse(o, visit_handing, &h) == 0;
+}
+
+bool wk__hands_on(const wk__frame *f, PyObject *o) { return hands_on((handing){.f = f}, o); }
 
 static bool touched(wk__frame *f, PyObject *o) {
   wk__recording *r = f->session->recording;
@@ -235,7 +276,7 @@ static bool touched(wk__frame *f, PyObject *o) {
 }
 
 bool wk__operand_usable(wk__frame *f, PyObject *o) {
-  if (PyLong_CheckExact(o)) return true;
+  if (PyLong_CheckExact(o) && !wk__is_identity(f->session->recording, o)) return true;
   if (!PyTuple_Check(o) && !PyList_CheckExact(o)) return wk__usable(f, o);
   if (!touched(f, o)) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)

@@ -25,10 +25,15 @@ bool wk__is_default_dict(PyTypeObject *t); /* collections.defaultdict */
 /* C code may look at all of the object: containers become known, iterators have to be the region's own. False: refused,
  * with the reason set. */
 bool wk__usable(wk__frame *f, PyObject *o);
+/* The same of C code that takes what it finds for keys: numbers of id() are compared with == and hashed alone. */
+bool wk__keys_usable(wk__frame *f, PyObject *o);
 /* How a call is refused because of this object: an array from outside, behind x.numpy() say, is left over. */
 wk__refusal wk__refusal_of(const wk__frame *f, PyObject *o);
 /* C code hands references on and looks at nothing that it finds: numbers stay symbolic. */
 bool wk__passed_on(wk__frame *f, PyObject *o);
+/* C code that goes over it only hands on what Python functions give that it runs meanwhile: lists, generators, zip(),
+ * map() of a Python function. */
+bool wk__hands_on(const wk__frame *f, PyObject *o);
 /* An argument of an operator, which takes symbolic integers as they are, alone, in lists and (`index`) in slices. */
 bool wk__operand_usable(wk__frame *f, PyObject *o);
 bool wk__index_usable(wk__frame *f, PyObject *key);
@@ -68,8 +73,8 @@ int wk__module_parts(wk__frame *f, wk__recording *r, PyObject *module, PyObject 
 PyObject *wk__warn_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                         PyObject *keyword_names);  // -> new
 /* ---- object_calls.c ---- */
-/* object.__getattribute__ and object.__setattr__, which a class's own methods of these names call for what they do not
- * do themselves. *out: the result; false: it is another method. */
+/* object.__getattribute__, __setattr__ and __delattr__, which a class's own methods of these names call for what they
+ * do not do themselves. *out: the result; false: it is another method. */
 bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                               PyObject *const *args, Py_ssize_t count, PyObject **out);
 PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
@@ -113,6 +118,14 @@ PyObject *wk__new_tensor_call(wk__frame *f, PyObject *callable, PyObject *const 
 /* ---- clocks.c ---- */
 PyObject *wk__clock_call(wk__frame *f, wk__recording *r, PyObject *clock, PyObject *const *args, Py_ssize_t count,
                          PyObject *names);  // -> new
+/* ---- assertions.c ---- */
+int wk__branch_on_tensor(wk__frame *f, wk__recording *r, PyObject *tensor); /* 1, 0; -1: refused */
+/* ---- identities.c ---- */
+/* function(owner), id() or hash(), of what the region has made: another number in each call. */
+PyObject *wk__identity_call(wk__frame *f, wk__recording *r, PyObject *function, PyObject *owner);  // -> new
+/* ---- context_vars.c ---- */
+PyObject *wk__context_var_call(wk__frame *f, wk__recording *r, PyObject *variable, const char *name,
+                               PyObject *const *args, Py_ssize_t count);  // -> new
 /* ---- draws.c ---- */
 bool wk__is_random(PyObject *o); /* a random.Random, or something else that is a _random.Random */
 PyObject *wk__draw_call(wk__frame *f, wk__recording *r, PyObject *random, const char *name, PyObject *const *args,

@@ -1,5 +1,5 @@
-/* Modules and optimizers that a segment knows: watched, not owned, nor are their dictionaries.
- * In: a segment that has been kept. Out: weak references, whose callback forgets the segment. Tests:
+/* Modules and optimizers that a segment knows: watched, not owned, nor are their dictionaries, but while it is
+ * replayed. In: a segment that has been kept. Out: weak references, whose callback forgets the segment. Tests:
  * tests/python/capture/test_lifetime.py. */
 #include "dynamo/cpython/objects.h"
 #include "dynamo/session.h"
@@ -61,8 +61,55 @@ static int borrow_dictionaries(wk__segment *g) {
   return 0;
 }
 
+/* ---- what a replay keeps alive ---- */
+
+static wk__reg model_of_dict(const wk__recording *r, wk__reg dict) {
+  for (int64_t i = 0; i < r->read_count; i++)
+    if (r->reads[i].kind == WK__READ_INSTANCE && r->reads[i].dest == dict) return r->reads[i].a;
+  return -1;
+}
+
+static void will_hold(wk__segment *g, wk__reg reg) {
+  const wk__recording *r = g->recording;
+  if (reg < 0 || !r->registers[reg].borrowed) return;
+  for (int64_t i = 0; i < g->held_count; i++)
+    if (g->held[i].reg == reg) return;
+  g->held[g->held_count++] = (wk__held){reg, model_of_dict(r, reg)};
+}
+
+/* All that a replay touches behind its guards. */
+static void find_held(wk__segment *g) {
+  if (g->end == WK__END_RETURN) will_hold(g, g->value);
+  for (int64_t i = 0; i < g->step_count; i++)
+    for (int k = 0; k < g->steps[i].count; k++) will_hold(g, g->steps[i].items[k]);
+  for (int i = 0; i < g->end_count; i++)
+    for (int k = 0; k < g->end_frames[i].slot_count + g->end_frames[i].depth; k++)
+      will_hold(g, g->end_frames[i].values[k]);
+}
+
+/* One without references is dying: its other weak references are being told of it before ours. */
+bool wk__segment_hold_models(const wk__segment *g, PyObject *const *values) {
+  for (int64_t i = 0; i < g->held_count; i++) {
+    wk__held held = g->held[i];
+    PyObject **place = held.owner < 0 ? NULL : wk__instance_dict_place(values[held.owner]);
+    bool alive = held.owner < 0 ? Py_REFCNT(values[held.reg]) > 0 : place && *place == values[held.reg];
+    if (!g->owner || !alive) {
+      while (i--) Py_DECREF(values[g->held[i].reg]);
+      return false;
+    }
+    Py_INCREF(values[held.reg]);
+  }
+  return true;
+}
+
+void wk__segment_let_models_go(const wk__segment *g, PyObject *const *values) {
+  for (int64_t i = 0; values && i < g->held_count; i++) Py_DECREF(values[g->held[i].reg]);
+}
+
 int wk__segment_watch_models(wk__session *s, wk__segment *g) {
   wk__recording *r = g->recording;
+  g->held = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->held);
+  if (!g->held) return -1; /* nothing is borrowed yet */
   g->life = PyCapsule_New(g, NULL, NULL);
   PyObject *callback =
       g->life && PyCapsule_SetContext(g->life, g) == 0 ? PyCFunction_New(&model_died_method, g->life) : NULL;
@@ -84,5 +131,7 @@ int wk__segment_watch_models(wk__session *s, wk__segment *g) {
     wk__bury(check->object);
   }
   Py_XDECREF(callback);
-  return status == 0 ? borrow_dictionaries(g) : status;
+  if (status == 0) status = borrow_dictionaries(g);
+  find_held(g);
+  return status;
 }

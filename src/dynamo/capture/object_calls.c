@@ -12,8 +12,9 @@
 bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                               PyObject *const *args, Py_ssize_t count, PyObject **out) {
   bool gets = strcmp(name, "__getattribute__") == 0 && count == 1,
-       sets = strcmp(name, "__setattr__") == 0 && count == 2;
-  if (!(gets || sets) || !PyUnicode_Check(args[0]) || PyObject_TypeCheck(self, BINDING->module_type)) return false;
+       sets = strcmp(name, "__setattr__") == 0 && count == 2, deletes = strcmp(name, "__delattr__") == 0 && count == 1;
+  if (!(gets || sets || deletes) || !PyUnicode_Check(args[0]) || PyObject_TypeCheck(self, BINDING->module_type))
+    return false;
   PyObject *where = wk__is_python_instance(self) ? PyObject_GetAttrString(callable, "__objclass__") : NULL;
   const PyTypeObject *class = where && PyType_Check(where) ? (PyTypeObject *)where : NULL;
   bool usual = class && class->tp_getattro == PyObject_GenericGetAttr && class->tp_setattro == PyObject_GenericSetAttr;
@@ -23,7 +24,7 @@ bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, co
   if (gets)
     *out = wk__get_usual_attribute(f, r, self, args[0]);
   else
-    *out = wk__set_usual_attribute(f, r, self, args[0], args[1]) < 0 ? NULL : Py_NewRef(Py_None);
+    *out = wk__set_usual_attribute(f, r, self, args[0], sets ? args[1] : NULL) < 0 ? NULL : Py_NewRef(Py_None);
   return true;
 }
 
@@ -233,7 +234,7 @@ PyObject *wk__fresh_call(wk__frame *f, PyObject *callable, PyObject *const *args
  */
 static wk__reg guard_argument(wk__frame *f, wk__recording *r, PyObject *o) {
   wk_int symbol;
-  if (wk__symbolic_int(r, o, &symbol) || wk__float_register(r, o) >= 0) return -1;
+  if (wk__symbolic_int(r, o, &symbol) || wk__float_register(r, o) >= 0 || wk__is_identity(r, o)) return -1;
   if (wk__is_plain_value(BINDING, o)) {
     wk__reg reg = wk__new_register(r, WK__REG_CONSTANT, NULL, true);
     if (reg >= 0) r->registers[reg].object = Py_NewRef(o); /* not found by it */
@@ -249,6 +250,7 @@ static bool is_constant(wk__frame *f, wk__recording *r, PyObject *o, int depth) 
   enum { DEEPEST = 8 };
   if (depth > DEEPEST) return false;
   wk_int symbol;
+  if (wk__is_identity(r, o)) return false;
   bool changes = wk__symbolic_int(r, o, &symbol) || wk__float_register(r, o) >= 0;
   if (changes && depth == 0) return false;
   if (wk__is_plain_value(BINDING, o)) {

@@ -8,6 +8,7 @@
 
 #include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
+#include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
 
 #define RECORDING(plain)                  \
@@ -240,8 +241,16 @@ PyObject *wk__op_import(wk__frame *f, PyObject *name, PyObject *from_list, PyObj
 
 PyObject *wk__op_import_from(wk__frame *f, PyObject *module, PyObject *name) {
   RECORDING(wk__plain_import_from(f, module, name));
-  if (!PyModule_Check(module) || !PyDict_Contains(PyModule_GetDict(module), name))
-    return wk__refuse(f, "a name that is imported and has to be found");
+  if (!PyModule_Check(module)) return wk__refuse(f, "a name that is imported from something else than a module");
+  if (!PyDict_Contains(PyModule_GetDict(module), name)) { /* a module of a package, loaded when it is asked for */
+    wk__suspension suspension;
+    wk__session_suspend(f->session, true, &suspension);
+    PyObject *found = wk__plain_import_from(f, module, name);
+    wk__session_resume(f->session, &suspension);
+    if (!found || wk__recording_of(f) != r) return found;
+    Py_DECREF(found);
+    if (!PyDict_Contains(PyModule_GetDict(module), name)) return wk__refuse(f, "a name that a module computes");
+  }
   return wk__get_attribute(f, r, module, name);
 }
 int wk__op_import_star(wk__frame *f, PyObject *module) {
@@ -479,6 +488,7 @@ static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObj
     return wk__refuse(f, "a dict's key that is no plain value");
   bool written = wk__was_written(r, reg, key);
   if (!found) return missing_item(f, r, reg, owner, key);
+  if (!written && wk__is_identity(r, key)) return wk__refuse(f, "an id() that is a key of something from outside");
   r->last_fresh = NULL;
   if (!written && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return failed(f, r);
   return wk__as_read(r, found);
@@ -514,7 +524,8 @@ PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
   if (PyType_Check(owner)) return wk__plain_item(f, owner, key); /* list[int] */
   bool tensor = wk__is_tensor_object(f, owner);
   if (!(takes_references(f, owner) ? wk__passed_on(f, owner) : wk__usable(f, owner))) return NULL;
-  if (!(tensor ? wk__index_usable(f, key) : wk__usable(f, key))) return NULL;
+  bool keyed = PyDict_Check(owner);
+  if (!(tensor ? wk__index_usable(f, key) : keyed ? wk__keys_usable(f, key) : wk__usable(f, key))) return NULL;
   return wk__plain_item(f, owner, key);
 }
 
@@ -600,11 +611,18 @@ static void method_tried(wk__frame *f, wk__recording *r, int64_t step, PyObject 
 }
 
 /* Operands whose numbers the operation does not look at: of tensors, and of sequences that are joined. */
-static bool operands_usable(wk__frame *f, bool joins, PyObject *a, PyObject *b) {
+static bool operands_usable(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
+  bool joins = nb_kind == NB_ADD || nb_kind == NB_INPLACE_ADD, repeats = nb_kind == NB_MULTIPLY;
   bool tensor = wk__is_tensor_object(f, a) || wk__is_tensor_object(f, b);
   bool lists = Py_TYPE(a) == &PyList_Type && Py_TYPE(b) == &PyList_Type;
+  if (PyAnySet_Check(a) && PyAnySet_Check(b)) return wk__keys_usable(f, a) && wk__keys_usable(f, b);
+  if (repeats && PyLong_CheckExact(b) && (Py_TYPE(a) == &PyList_Type || PyTuple_CheckExact(a)))
+    return wk__usable(f, b) && wk__passed_on(f, a);
   if (joins && (lists || (PyTuple_Check(a) && PyTuple_Check(b)))) return wk__passed_on(f, a) && wk__passed_on(f, b);
-  return ((tensor && wk__is_number(a)) || wk__usable(f, a)) && ((tensor && wk__is_number(b)) || wk__usable(f, b));
+  const wk__recording *r = f->session->recording;
+  bool number_a = tensor && wk__is_number(a) && !wk__is_identity(r, a);
+  bool number_b = tensor && wk__is_number(b) && !wk__is_identity(r, b);
+  return (number_a || wk__usable(f, a)) && (number_b || wk__usable(f, b));
 }
 
 PyObject *wk__op_binary(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
@@ -612,10 +630,9 @@ PyObject *wk__op_binary(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
   PyObject *number;
   if (wk__symbolic_binary(r, nb_kind, a, b, &number) || wk__float_binary(r, nb_kind, a, b, &number)) return number;
   if (PyUnicode_Check(a) && wk__holds_marked_int(r, b)) return wk__refuse(f, "the text of a size that was marked");
-  bool joins = nb_kind == NB_ADD || nb_kind == NB_INPLACE_ADD;
   const char *method = wk__reg_find(r, a) >= 0 ? in_place_method(nb_kind, a) : NULL;
   bool blind = method && Py_TYPE(a) == &PyList_Type; /* what is added does not depend on what is there */
-  if (blind ? !wk__passed_on(f, b) : !operands_usable(f, joins, a, b)) return NULL;
+  if (blind ? !wk__passed_on(f, b) : !operands_usable(f, nb_kind, a, b)) return NULL;
   if (blind && wk__keep_before(r, wk__reg_find(r, a)) < 0) return NULL;
   if (method && did_method(f, r, a, method, b) < 0) return NULL;
   int64_t step = r->step_count - 1;
@@ -629,7 +646,10 @@ PyObject *wk__op_compare(wk__frame *f, int py_kind, PyObject *a, PyObject *b) {
   int known = wk__symbolic_compare(r, py_kind, a, b);
   if (known < 0) known = wk__float_compare(r, py_kind, a, b);
   if (known >= 0) return Py_NewRef(known ? Py_True : Py_False);
-  if (!operands_usable(f, false, a, b) || wk__note_identity(f, r, a, b) < 0) return NULL;
+  bool equal = py_kind == Py_EQ || py_kind == Py_NE;
+  bool keys = equal && (wk__is_identity(r, a) || wk__is_identity(r, b) || (PyAnySet_Check(a) && PyAnySet_Check(b)));
+  bool usable = keys ? wk__keys_usable(f, a) && wk__keys_usable(f, b) : operands_usable(f, -1, a, b);
+  if (!usable || wk__note_identity(f, r, a, b) < 0) return NULL;
   return wk__plain_compare(f, py_kind, a, b);
 }
 
@@ -648,7 +668,8 @@ int wk__op_contains(wk__frame *f, PyObject *container, PyObject *value) {
     return found;
   }
   bool only_keys = PyDict_CheckExact(container);
-  if (!(only_keys ? wk__passed_on(f, container) : wk__usable(f, container)) || !wk__usable(f, value)) return -1;
+  if (!(only_keys ? wk__passed_on(f, container) : wk__keys_usable(f, container)) || !wk__keys_usable(f, value))
+    return -1;
   wk__note_search(f, r, container, value);
   return wk__plain_contains(f, container, value);
 }
@@ -681,7 +702,7 @@ static bool is_always_true(PyTypeObject *t) {
 int wk__op_true(wk__frame *f, PyObject *a) {
   RECORDING(wk__plain_true(f, a));
   if (is_always_true(Py_TYPE(a))) return 1;
-  if (wk__is_tensor_object(f, a)) return refused(f, "a branch on a tensor's value");
+  if (wk__is_tensor_object(f, a)) return wk__branch_on_tensor(f, r, a);
   int known = wk__symbolic_truth(r, a);
   if (known < 0) known = wk__float_truth(r, a);
   if (known >= 0) return known;
@@ -743,7 +764,15 @@ static PyObject *call_spread(wk__frame *f, wk__recording *r, PyObject *callable,
 PyObject *wk__op_call_spread(wk__frame *f, PyObject *callable, PyObject *args, PyObject *keywords) {
   RECORDING(wk__plain_call_spread(f, callable, args, keywords));
   if (!wk__passed_on(f, args) || (keywords && !wk__passed_on(f, keywords))) return NULL;
+  const wk__frame *before = f->session->handing;
+  f->session->handing = wk__hands_on(f, args) ? f : NULL;
   PyObject *tuple = PyTuple_CheckExact(args) ? Py_NewRef(args) : PySequence_Tuple(args);
+  f->session->handing = before;
+  if (tuple && wk__recording_of(f) != r) { /* an iterable's own code has ended it */
+    PyObject *result = wk__plain_call_spread(f, callable, tuple, keywords);
+    Py_DECREF(tuple);
+    return result;
+  }
   if (!tuple || (keywords && !PyDict_Check(keywords))) {
     Py_XDECREF(tuple);
     return PyErr_Occurred() ? NULL : wk__refuse(f, "keywords of a mapping");
@@ -785,7 +814,13 @@ int wk__op_fill(wk__frame *f, wk__fill kind, PyObject *container, PyObject *a, P
                kind == WK__FILL_DICT_MERGE;
   if (looks && !(kind == WK__FILL_SET_UPDATE ? wk__usable(f, a) : wk__passed_on(f, a))) return -1;
   if (kind == WK__FILL_SET_ADD || kind == WK__FILL_MAP_ADD) wk__settle(r, a);
-  if (wk__reg_find(r, container) < 0) return wk__plain_fill(f, kind, container, a, b, callable);
+  if (wk__reg_find(r, container) < 0) {
+    const wk__frame *before = f->session->handing;
+    f->session->handing = kind == WK__FILL_LIST_EXTEND && wk__hands_on(f, a) ? f : NULL;
+    int filled = wk__plain_fill(f, kind, container, a, b, callable);
+    f->session->handing = before;
+    return filled;
+  }
   if (kind == WK__FILL_MAP_ADD) return did_set_item(f, r, container, a, b);
   if (did_fill(f, r, kind, container, a) < 0) return -1;
   int64_t step = r->step_count - 1;

@@ -7,6 +7,14 @@
   if (!r) return plain
 #define BINDING (f->session->binding)
 
+/* What the iterator's own Python code gives comes to this instruction, and to no C code that looks at it. */
+#define HANDING_ON(iterator, call)                            \
+  const wk__frame *handing_ = f->session->handing;            \
+  f->session->handing = wk__hands_on(f, iterator) ? f : NULL; \
+  int status_ = (call);                                       \
+  f->session->handing = handing_;                             \
+  return status_
+
 static PyObject *failed(wk__frame *f, const wk__recording *r) { return wk__refuse(f, "%s", r->failed); }
 
 /* =================================================== iteration =================================================== */
@@ -24,17 +32,20 @@ PyObject *wk__op_yield_from_iter(wk__frame *f, PyObject *iterable) {
 int wk__op_next(wk__frame *f, PyObject *iterator, PyObject **out_item) {
   RECORDING(wk__plain_next(f, iterator, out_item));
   if (wk__can_look_ahead(r, iterator)) return wk__take_upcoming(f, r, iterator, out_item);
-  return wk__passed_on(f, iterator) ? wk__plain_next(f, iterator, out_item) : -1;
+  if (!wk__passed_on(f, iterator)) return -1;
+  HANDING_ON(iterator, wk__plain_next(f, iterator, out_item));
 }
 int wk__op_send(wk__frame *f, PyObject *receiver, PyObject *value, PyObject **out_item) {
   RECORDING(wk__plain_send(f, receiver, value, out_item));
   (void)r;
-  return wk__passed_on(f, receiver) ? wk__plain_send(f, receiver, value, out_item) : -1;
+  if (!wk__passed_on(f, receiver)) return -1;
+  HANDING_ON(receiver, wk__plain_send(f, receiver, value, out_item));
 }
 int wk__op_unpack(wk__frame *f, PyObject *sequence, int count, int after, PyObject **out_items) {
   RECORDING(wk__plain_unpack(f, sequence, count, after, out_items));
   (void)r;
-  return wk__passed_on(f, sequence) ? wk__plain_unpack(f, sequence, count, after, out_items) : -1;
+  if (!wk__passed_on(f, sequence)) return -1;
+  HANDING_ON(sequence, wk__plain_unpack(f, sequence, count, after, out_items));
 }
 
 /* ========================================== with, match, exceptions ============================================== */

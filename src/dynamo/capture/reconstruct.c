@@ -276,7 +276,7 @@ static wk__reg made_partial(wk__recording *r, const wk__binding *b, PyObject *o)
 static bool is_iterator_type(PyTypeObject *t) {
   return t == &PyListIter_Type || t == &PyTupleIter_Type || t == &PyRangeIter_Type || t == &PyEnum_Type ||
          t == &PyReversed_Type || t == &PyZip_Type || t == &PyMap_Type || t == &PyUnicodeIter_Type ||
-         t == &PyListRevIter_Type;
+         t == &PyListRevIter_Type || t == &PySeqIter_Type;
 }
 
 /* An instance of a class written in Python, whose state is its dictionary. */
@@ -377,8 +377,22 @@ static wk__reg made_tensor(wk__recording *r, const wk__binding *b, PyObject *o) 
   return reg < 0 || !with_attributes(r, b, o) ? -1 : reg;
 }
 
+static bool has_identities(const wk__recording *r, PyObject *set) {
+  PyObject *items = r->identity_count ? PySequence_Tuple(set) : NULL;
+  bool found = false;
+  for (Py_ssize_t i = 0; items && i < PyTuple_GET_SIZE(items); i++)
+    found |= wk__is_identity(r, PyTuple_GET_ITEM(items, i));
+  Py_XDECREF(items);
+  return found;
+}
+
 static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
+  if (WK_UNLIKELY(wk__is_identity(r, o))) return wk__made_identity(r, b, o);
+  if (t == &PyFrozenSet_Type && has_identities(r, o)) {
+    wk__record_failed(r, "a frozenset of numbers of id() is still alive");
+    return -1;
+  }
   if (wk__is_plain_value(b, o) || t == &PyRange_Type || PyType_Check(o) || PyCode_Check(o) || PyModule_Check(o) ||
       t == &PyFrozenSet_Type || t == b->operator_type || t == *b->overload_type || b->is_own_mode(t) ||
       t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || wk__known_class(t) == WK__CLASS_VALUE)

@@ -26,6 +26,7 @@ void wk__recording_empty(wk__recording *r) {
   }
   for (int64_t i = 0; i < r->read_count; i++) let_go(&r->reads[i].object, r->reads[i].borrowed);
   for (int64_t i = 0; i < r->step_count; i++) let_go(&r->steps[i].object, false);
+  wk__forget_identities(r);
   for (int64_t i = 0; i < r->versioned_count; i++)
     let_go(&r->versioned[i], r->versioned_borrowed && r->versioned_borrowed[i]);
 }
@@ -42,6 +43,7 @@ void wk__recording_release(wk__recording *r) {
   wk__free(r->versions);
   wk__free(r->numbers);
   wk__free(r->symbols);
+  wk__free(r->identities);
   wk__map_release(&r->expressions);
   wk__map_release(&r->functions);
   wk__map_release(&r->fresh);

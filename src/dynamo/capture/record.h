@@ -151,6 +151,8 @@ typedef struct wk__symbol {
   bool ranged; /* with min or max: so is that not all of these values are allowed */
 } wk__symbol;
 
+typedef struct wk__identity wk__identity; /* identities.c */
+
 typedef struct wk__recording {
   wk__arena arena;
   wk__register *registers;
@@ -195,10 +197,13 @@ typedef struct wk__recording {
   int draws;            /* so many */
   bool seeded;          /* its generator has been seeded */
   int clocks;           /* how often clocks were asked */
-  bool tries;           /* what is recorded now is only tried: changes of what the program can see are refused, */
-  bool tries_in_vain;   /* and one was; */
-  bool tries_modes;     /* or the thread's grad mode was asked for or set */
-  char failed[160];     /* why this recording cannot be replayed; "" */
+  wk__identity *identities; /* (identity_count) of what the region has made */
+  int64_t identity_count, identity_capacity;
+  wk__map identity_numbers; /* number -> place in identities, + 1 */
+  bool tries;               /* what is recorded now is only tried: changes of what the program can see are refused, */
+  bool tries_in_vain;       /* and one was; */
+  bool tries_modes;         /* or the thread's grad mode was asked for or set */
+  char failed[160];         /* why this recording cannot be replayed; "" */
   struct wk__recording *retired_before; /* session.h, retired */
 } wk__recording;
 

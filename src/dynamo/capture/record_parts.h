@@ -12,4 +12,11 @@ static inline int wk__record_no_memory(wk__recording *r) {
 wk__reg wk__new_register(wk__recording *r, wk__reg_kind kind, PyObject *object, bool fixed);
 wk__read *wk__add_read(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object); /* NULL: failed */
 
+/* ---- identities.c ---- */
+bool wk__is_identity(const wk__recording *r,
+                     PyObject *object); /* a number that id() or hash() has given of a made object */
+bool wk__holds_identity(const wk__recording *r, PyObject *object); /* it is one, or a tuple that has one */
+wk__reg wk__made_identity(wk__recording *r, const wk__binding *binding, PyObject *number); /* asked for again */
+void wk__forget_identities(wk__recording *r);
+
 #endif

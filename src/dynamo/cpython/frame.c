@@ -108,6 +108,13 @@ void wk__frame_stand_before_next(wk__frame *frame) {
 
 int wk__frame_slot_count(const wk__frame *frame) { return frame->code->co_nlocalsplus; }
 PyObject *wk__frame_slot(const wk__frame *frame, int slot) { return frame->real->localsplus[slot]; }
+bool wk__frame_shows_slot(const wk__frame *frame, int slot) {
+#ifdef CO_FAST_HIDDEN
+  return !(_PyLocals_GetKind(frame->code->co_localspluskinds, slot) & CO_FAST_HIDDEN);
+#else
+  return frame && slot >= 0;
+#endif
+}
 int wk__frame_depth(const wk__frame *frame) { return frame->real->stacktop - frame->code->co_nlocalsplus; }
 PyObject *wk__frame_stack(const wk__frame *frame, int from_bottom) {
   return frame->real->localsplus[frame->code->co_nlocalsplus + from_bottom];
@@ -141,6 +148,60 @@ static int keyword_names_before(const wk__instruction *code, int offset) {
 
 bool wk__frame_may_stop_at(const wk__frame *frame, int offset) {
   return keyword_names_before(frame->info->code, offset) < 0;
+}
+
+/* A jump leads out of it, or it does something that lasts. */
+static bool may_stand_in_front_of_raise(wk__instruction_kind kind) {
+  switch (kind) {
+    case WK__I_NOP:
+    case WK__I_PRECALL:
+    case WK__I_PUSH_NULL:
+    case WK__I_COPY:
+    case WK__I_SWAP:
+    case WK__I_LOAD_FAST:
+    case WK__I_LOAD_FAST_2:
+    case WK__I_LOAD_FAST_OR_CELL:
+    case WK__I_LOAD_CONST:
+    case WK__I_LOAD_GLOBAL:
+    case WK__I_LOAD_DEREF:
+    case WK__I_LOAD_ATTR:
+    case WK__I_LOAD_METHOD:
+    case WK__I_LOAD_ITEM:
+    case WK__I_LOAD_SLICE:
+    case WK__I_LOAD_ASSERTION_ERROR:
+    case WK__I_UNARY:
+    case WK__I_BINARY:
+    case WK__I_COMPARE:
+    case WK__I_FORMAT:
+    case WK__I_CONVERT:
+    case WK__I_KW_NAMES:
+    case WK__I_CALL:
+    case WK__I_CALL_KW:
+    case WK__I_BUILD_TUPLE:
+    case WK__I_BUILD_LIST:
+    case WK__I_BUILD_STRING:
+      return true;
+    default:
+      return false;
+  }
+}
+
+static const wk__instruction *behind(const wk__instruction *i) { return i + i->width; }
+
+bool wk__frame_branch_raises(const wk__frame *f, wk__raising_branch *out) {
+  enum { MOST = 64 };
+  const wk__instruction *code = f->info->code, *i = &code[f->offset];
+  if (i->kind == WK__I_TO_BOOL) i = behind(i);
+  if (i->kind != WK__I_POP_JUMP_IF_TRUE && i->kind != WK__I_POP_JUMP_IF_FALSE) return false;
+  *out = (wk__raising_branch){.jumps_if = i->kind == WK__I_POP_JUMP_IF_TRUE};
+  const wk__instruction *first = i = behind(i);
+  for (int n = 0; n < MOST && may_stand_in_front_of_raise((wk__instruction_kind)i->kind); n++) i = behind(i);
+  if (i->kind != WK__I_RAISE) return false;
+  const wk__instruction *text = behind(first);
+  if (first->kind != WK__I_LOAD_ASSERTION_ERROR || text->kind != WK__I_LOAD_CONST) return true;
+  PyObject *constant = PyTuple_GET_ITEM(f->code->co_consts, text->argument);
+  if (PyUnicode_Check(constant)) out->message = constant;
+  return true;
 }
 
 bool wk__frame_next_only_moves(const wk__frame *frame) {

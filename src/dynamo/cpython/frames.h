@@ -122,6 +122,7 @@ PyObject **wk__frame_next_callee(const wk__frame *frame);
  */
 int wk__frame_slot_count(const wk__frame *frame);
 PyObject *wk__frame_slot(const wk__frame *frame, int slot);          // -> borrowed, NULL when unbound
+bool wk__frame_shows_slot(const wk__frame *frame, int slot);         /* to locals() */
 int wk__frame_depth(const wk__frame *frame);                         /* values on the stack */
 PyObject *wk__frame_stack(const wk__frame *frame, int from_bottom);  // -> borrowed, may be NULL
 PyObject *wk__frame_globals(const wk__frame *frame);                 // -> borrowed
@@ -137,6 +138,14 @@ bool wk__frame_may_stop_at(const wk__frame *frame, int offset);        /* false 
 
 /* The next instruction takes a variable to the stack, and does nothing else. */
 bool wk__frame_next_only_moves(const wk__frame *frame);
+
+/* The instruction at frame->offset branches on a truth, and what comes where it does not jump does nothing but raise.
+ */
+typedef struct wk__raising_branch {
+  bool jumps_if;     /* the truth that does not lead there */
+  PyObject *message; /* borrowed: the text of an assert statement; NULL: it has none, or it is no such statement */
+} wk__raising_branch;
+bool wk__frame_branch_raises(const wk__frame *frame, wk__raising_branch *out);
 
 /* How many slots the next instruction empties or fills again, written to out_slots; -1: it returns, all of them. */
 int wk__frame_next_lets_go(const wk__frame *frame, int out_slots[2]);

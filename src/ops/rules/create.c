@@ -293,12 +293,19 @@ wk_status wk__routine_copy(wk__call *c) {
   c->results[0] = wk__v_tensor(wk__retain(self));
   return WK_OK;
 }
+/* A gradient goes back to the device that its tensor is on; NONE: it is there. */
+static wk_value device_for(const wk_tensor *grad, const wk_tensor *of) {
+  if (!of || wk__device_equal(grad->device, of->device)) return NONE;
+  return (wk_value){.tag = WK_VALUE_DEVICE, .device = of->device};
+}
+
 wk_status wk__vjp_copy(wk__vjp *v) {
   WK__ARGS(copy_);
   if (wk__needs(v, A_self)) WK_TRY(wk__vjp_set(v, A_self, wk_zero(G)));
-  if (wk__needs(v, A_other))
-    WK_TRY(wk__vjp_set(v, A_other, G)); /* the tape sums and converts it to src's own shape and dtype */
-  return WK_OK;
+  if (!wk__needs(v, A_other)) return WK_OK;
+  wk_value device = device_for(G, ARG(A_other));
+  wk_tensor *grad = device.tag == WK_VALUE_DEVICE ? wk__to_copy(G, WK_DTYPE_NONE, device) : G;
+  return wk__vjp_set(v, A_other, grad); /* the tape sums and converts it to src's own shape and dtype */
 }
 
 /* clone and conversion: outputs[0] has the geometry already. */
@@ -314,7 +321,8 @@ wk_status wk__routine_clone(wk__call *c) {
   return source.tensor->storage ? wk__run_lowered(&inner, c->outputs) : WK_OK;
 }
 wk_status wk__vjp_to_copy(wk__vjp *v) {
-  wk_value args[] = {wk__v_tensor(G), wk__v_dtype((wk_dtype)ARG(WK__ARG(_to_copy, self))->dtype), NONE};
+  const wk_tensor *self = ARG(WK__ARG(_to_copy, self));
+  wk_value args[] = {wk__v_tensor(G), wk__v_dtype((wk_dtype)self->dtype), device_for(G, self)};
   return wk__vjp_set(v, WK__ARG(_to_copy, self), wk__call_tensor(WK__OP(_to_copy), args));
 }
 

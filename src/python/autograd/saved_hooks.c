@@ -93,6 +93,37 @@ static PyObject *hooks_new(PyTypeObject *type, PyObject *args, PyObject *keyword
   return (PyObject *)self;
 }
 
+/* A message in the dict of Python's thread refuses savers. */
+#define REFUSED "wick.saved_tensors_hooks are refused"
+
+static int check_refused(void) {
+  PyObject *dict = PyThreadState_GetDict(), *message = dict ? PyDict_GetItemString(dict, REFUSED) : NULL;
+  if (message) PyErr_SetObject(PyExc_RuntimeError, message);
+  return message ? -1 : 0;
+}
+
+static PyObject *refuse_hooks(PyObject *module, PyObject *message) {  // -> new
+  (void)module;
+  PyObject *dict = PyThreadState_GetDict(), *before = dict ? PyDict_GetItemString(dict, REFUSED) : NULL;
+  before = Py_NewRef(before ? before : Py_None);
+  int status = 0;
+  if (message != Py_None && wk__saver_active()) {
+    PyErr_SetObject(PyExc_RuntimeError, message);
+    status = -1;
+  } else if (dict && message != Py_None) {
+    status = PyDict_SetItemString(dict, REFUSED, message);
+  } else if (dict && before != Py_None) {
+    status = PyDict_DelItemString(dict, REFUSED);
+  }
+  if (status < 0) Py_CLEAR(before);
+  return before;
+}
+
+static PyMethodDef functions[] = {
+    {"_refuse_saved_tensors_hooks", refuse_hooks, METH_O,
+     "Savers of this thread are an error with this text from now on; None: no more. Gives what was set before."},
+    {0}};
+
 static PyObject *hooks_enter(PyObject *o, PyObject *unused) {  // -> new
   (void)unused;
   saved_hooks *self = (saved_hooks *)o;
@@ -100,6 +131,7 @@ static PyObject *hooks_enter(PyObject *o, PyObject *unused) {  // -> new
     PyErr_SetString(PyExc_RuntimeError, "saved_tensors_hooks is active already: make a new one for each block");
     return NULL;
   }
+  if (check_refused() < 0) return NULL;
   self->active = true;
   self->saver.pack = pack;
   Py_INCREF(o);
@@ -161,5 +193,5 @@ int wk__add_saved_tensors_hooks(PyObject *module, wk__state *state) {
   PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &hooks_spec, NULL);
   int status = type ? PyModule_AddType(module, type) : -1;
   Py_XDECREF(type);
-  return status;
+  return status < 0 ? status : PyModule_AddFunctions(module, functions);
 }

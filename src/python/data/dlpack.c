@@ -9,7 +9,19 @@
 /* ---- the ABI: dlpack.h of DLPack 1.1 ---- */
 
 enum { DL_CPU = 1, DL_CUDA_HOST = 3 };
-enum { DL_INT, DL_UINT, DL_FLOAT, DL_BFLOAT = 4, DL_COMPLEX, DL_BOOL, DL_FLOAT8_E4M3FN = 10, DL_FLOAT8_E5M2 = 12 };
+enum {
+  DL_INT,
+  DL_UINT,
+  DL_FLOAT,
+  DL_BFLOAT = 4,
+  DL_COMPLEX,
+  DL_BOOL,
+  DL_FLOAT8_E4M3FN = 10,
+  DL_FLOAT8_E4M3FNUZ,
+  DL_FLOAT8_E5M2,
+  DL_FLOAT8_E5M2FNUZ,
+  DL_FLOAT8_E8M0
+};
 enum { DL_FLAG_READ_ONLY = 1, DL_FLAG_COPIED = 2, DL_MAJOR = 1, DL_MINOR = 1 };
 
 typedef struct dl_device {
@@ -53,6 +65,9 @@ static const dl_dtype dl_dtypes[WK_DTYPE_COUNT] = {
     [WK_UINT64] = {DL_UINT, 64, 1},
     [WK_FLOAT8_E4M3] = {DL_FLOAT8_E4M3FN, 8, 1},
     [WK_FLOAT8_E5M2] = {DL_FLOAT8_E5M2, 8, 1},
+    [WK_FLOAT8_E4M3_FNUZ] = {DL_FLOAT8_E4M3FNUZ, 8, 1},
+    [WK_FLOAT8_E5M2_FNUZ] = {DL_FLOAT8_E5M2FNUZ, 8, 1},
+    [WK_FLOAT8_E8M0] = {DL_FLOAT8_E8M0, 8, 1},
     [WK_FLOAT16] = {DL_FLOAT, 16, 1},
     [WK_BFLOAT16] = {DL_BFLOAT, 16, 1},
     [WK_FLOAT32] = {DL_FLOAT, 32, 1},

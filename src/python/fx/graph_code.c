@@ -433,16 +433,37 @@ static const char *short_dtype(int dtype) {
   return name;
 }
 
-/* `: "f32[2, 3]"` when the node says what it is. */
+/* "[s0, 4]", as the tensor's `shape` says. */
+static int put_sizes(PyObject *tensor, wk__string *out) {
+  PyObject *shape = PyObject_GetAttrString(tensor, "shape");
+  PyObject *sizes = shape ? PySequence_Fast(shape, "shape is no sequence") : NULL;
+  int status = sizes ? 0 : -1;
+  wk__string_append(out, "[");
+  for (Py_ssize_t i = 0; status == 0 && i < PySequence_Fast_GET_SIZE(sizes); i++) {
+    if (i) wk__string_append(out, ", ");
+    status = put(out, PyObject_Str(PySequence_Fast_GET_ITEM(sizes, i)));
+  }
+  wk__string_append(out, "]");
+  Py_XDECREF(shape);
+  Py_XDECREF(sizes);
+  return status;
+}
+
+/* `: "f32[2, 3]"`, `: "Sym(s0)"` when the node says what it is. */
 static int put_description(writer *w, wk__fx_node *node, wk__string *out) {
+  wk__state *state = w->graph->state;
   PyObject *meta = w->readable ? wk__fx_node_meta(node) : NULL;
   PyObject *value = meta ? PyDict_GetItemString(meta, "val") : NULL;
-  if (!value || !wk__is_tensor(w->graph->state, value)) return w->readable && !meta ? -1 : 0;
-  const wk_tensor *t = wk__tensor_of(value);
-  wk__string_printf(out, ": \"%s", short_dtype(t->dtype));
-  wk__print_sizes(out, t->sizes, t->ndim);
-  wk__string_append(out, "\"");
-  return 0;
+  if (!value) return w->readable && !meta ? -1 : 0;
+  if (wk__is_tensor(state, value)) {
+    wk__string_printf(out, ": \"%s", short_dtype(wk__tensor_of(value)->dtype));
+    if (put_sizes(value, out) < 0) return -1;
+    wk__string_append(out, "\"");
+    return 0;
+  }
+  PyObject *size = PyLong_Check(value) ? wk__fx_object(state, "wick._symint", "SymInt") : NULL;
+  if (!size || !PyObject_IsInstance(value, size)) return PyErr_Occurred() ? -1 : 0;
+  return put(out, PyUnicode_FromFormat(": \"Sym(%S)\"", value));
 }
 
 /* The innermost of the places in a stack trace, as a comment above the node. */

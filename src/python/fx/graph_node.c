@@ -286,6 +286,11 @@ static PyObject *get_erased(PyObject *self, void *unused) {  // -> new
   return PyBool_FromLong(of(self)->erased);
 }
 
+static PyObject *get_taped(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  return PyBool_FromLong(of(self)->taped);
+}
+
 #define MEMBER(field) ((void *)offsetof(wk__fx_node, field))
 static PyGetSetDef getset[] = {
     {"op", get_op, set_op, "'placeholder', 'get_attr', 'call_function', 'output', ...", NULL},
@@ -303,6 +308,7 @@ static PyGetSetDef getset[] = {
     {"next", get_member, NULL, "The node behind it.", MEMBER(next)},
     {"prev", get_member, NULL, "The node before it.", MEMBER(previous)},
     {"_erased", get_erased, NULL, NULL, NULL},
+    {"_taped", get_taped, NULL, "Whether it ran under autograd when it was captured.", NULL},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
     {0}};
 

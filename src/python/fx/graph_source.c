@@ -1,6 +1,8 @@
 /* From the graph IR to Graph objects: nodes for the IR's nodes, with ATen targets and PyTorch's names.
  * In: a frozen graph. Out: placeholders, get_attr nodes for constants and captured tensors, calls, `copy_` calls for
- * the inputs that the graph writes, the output. Tests: tests/python/test_fx.py. */
+ * the inputs that the graph writes, the output; modules for the graphs of branches and loops. Tests:
+ * tests/python/test_fx.py. */
+#include "compile/control/control.h"
 #include "python/fx/graph_parts.h"
 #include "random/generator.h"
 
@@ -9,6 +11,7 @@ typedef struct builder {
   PyObject **nodes;   /* by number: the Node of an IR node, borrowed from the list */
   PyObject *symbols;  /* dict: bits of a symbolic size -> the node that is it */
   PyObject **numbers; /* the placeholders of numbers, borrowed likewise; NULL: not made yet */
+  int controls;       /* branches and loops so far */
 } builder;
 
 /* ================================================ arguments ====================================================== */
@@ -187,6 +190,50 @@ static int add_call(builder *b, const wk__graph_node *node) {
   return status;
 }
 
+/* ---- branches and loops: torch.ops.higher_order.cond(pred, true_graph_0, false_graph_0, operands) ---- */
+
+/* Of the k-th branch or loop of a graph. */
+static PyObject *name_of_graph(const wk__control_graphs *c, int k, bool second) {  // -> new
+  static const char *const forms[2][2] = {{"true_graph_%d", "false_graph_%d"},
+                                          {"while_loop_cond_graph_%d", "while_loop_body_graph_%d"}};
+  return PyUnicode_FromFormat(forms[c->carried >= 0][second], k);
+}
+
+static PyObject *add_graph_attribute(builder *b, const wk__control_graphs *c, bool second) {  // -> new
+  if (add(b, NULL, WK__FX_GET_ATTR, name_of_graph(c, b->controls, second), PyTuple_New(0), NULL, NULL) < 0) return NULL;
+  return Py_NewRef(b->graph->root->previous);
+}
+
+static PyObject *operands_between(const builder *b, const wk__graph_arg *list, int64_t begin, int64_t end) {  // -> new
+  PyObject *tuple = PyTuple_New(end - begin);
+  for (int64_t i = begin; tuple && i < end; i++) PyTuple_SET_ITEM(tuple, i - begin, node_of(b, list->nodes[i]));
+  return tuple;
+}
+
+static PyObject *control_arguments(builder *b, const wk__graph_node *node, const wk__control_graphs *c) {  // -> new
+  const wk__graph_arg *operands = &node->args[node->op->schema.parameter_count - 1];
+  bool loop = c->carried >= 0;
+  PyObject *first = add_graph_attribute(b, c, false), *second = first ? add_graph_attribute(b, c, true) : NULL;
+  PyObject *args = NULL;
+  if (second && loop)
+    args = Py_BuildValue("OONN", first, second, operands_between(b, operands, 0, c->carried),
+                         operands_between(b, operands, c->carried, operands->count));
+  else if (second)
+    args = Py_BuildValue("NOON", node_of(b, node->args[0].node), first, second,
+                         operands_between(b, operands, 0, operands->count));
+  Py_XDECREF(first);
+  Py_XDECREF(second);
+  return args;
+}
+
+static int add_control(builder *b, const wk__graph_node *node, const wk__control_graphs *c) {
+  const char *name = c->carried >= 0 ? "while_loop" : "cond";
+  PyObject *target = wk__fx_object(b->graph->state, "wick._higher_order_ops.operators", name);
+  PyObject *args = target ? control_arguments(b, node, c) : NULL;
+  b->controls++;
+  return add(b, node, WK__FX_CALL_FUNCTION, Py_XNewRef(target), args, NULL, name);
+}
+
 static int add_item(builder *b, const wk__graph_node *node) {
   PyObject *getitem = wk__fx_object(b->graph->state, "operator", "getitem");
   PyObject *args = getitem ? Py_BuildValue("Oi", b->nodes[node->args[0].node->number], (int)node->index) : NULL;
@@ -199,13 +246,14 @@ static int add_constant(builder *b, const wk__graph_node *node) {
 }
 
 static int add_node(builder *b, const wk__graph_node *node) {
+  wk__control_graphs graphs;
   switch ((wk__graph_kind)node->kind) {
     case WK__GRAPH_INPUT:
       return b->graph->arguments ? add_input_with_sizes(b, node) : add_input(b, node);
     case WK__GRAPH_CONSTANT:
       return add_constant(b, node);
     case WK__GRAPH_CALL:
-      return add_call(b, node);
+      return wk__control_graphs_of(node->op, &graphs) ? add_control(b, node, &graphs) : add_call(b, node);
     default:
       return add_item(b, node);
   }
@@ -274,7 +322,8 @@ static int add_output(builder *b, const wk__graph *source) {
 
 int wk__fx_make_nodes(wk__fx_graph *graph) {
   const wk__graph *source = graph->source;
-  builder b = {graph, PyMem_Calloc((size_t)source->node_count + 1, sizeof *b.nodes), PyDict_New(), NULL};
+  builder b = {
+      .graph = graph, .nodes = PyMem_Calloc((size_t)source->node_count + 1, sizeof *b.nodes), .symbols = PyDict_New()};
   int status = b.nodes && b.symbols ? add_nodes(&b, source) : -1;
   if (status == 0) status = add_mutations(&b, source);
   if (status == 0) status = add_output(&b, source);
@@ -292,9 +341,47 @@ static bool is_known(const wk_tensor *t) {
   return true;
 }
 
-/* A tensor of device meta, None when its sizes are symbols. */
+/* A number, or a SymInt for a symbol or expression of them. */
+static PyObject *size_object(wk__state *state, wk_int x) {  // -> new
+  int64_t hint = 0;
+  if (wk_int_is_known(x)) return PyLong_FromLongLong(x.bits);
+  (void)wk__sym_hint(x, &hint);
+  wk__string text = {0};
+  wk_int_print(&text, x);
+  PyObject *type = wk__fx_object(state, "wick._symint", "SymInt");
+  PyObject *size = type ? PyObject_CallFunction(type, "Ls", (long long)hint, text.text ? text.text : "?") : NULL;
+  wk__string_release(&text);
+  return size;
+}
+
+static PyObject *sizes_tuple(wk__state *state, const wk_int *sizes, int ndim) {  // -> new
+  PyObject *tuple = PyTuple_New(ndim);
+  for (int d = 0; tuple && d < ndim; d++) {
+    PyObject *size = size_object(state, sizes[d]);
+    if (size)
+      PyTuple_SET_ITEM(tuple, d, size);
+    else
+      Py_CLEAR(tuple);
+  }
+  return tuple;
+}
+
+static PyObject *symbolic(wk__state *state, const wk_tensor *value) {  // -> new
+  PyObject *type = wk__fx_object(state, "wick._symint", "SymbolicTensor");
+  PyObject *sizes = type ? sizes_tuple(state, value->sizes, value->ndim) : NULL;
+  PyObject *strides = sizes ? sizes_tuple(state, value->strides, value->ndim) : NULL;
+  PyObject *dtype = strides ? wk__dtype_object(state, value->dtype) : NULL;
+  PyObject *made = dtype ? PyObject_CallFunctionObjArgs(type, sizes, strides, dtype, NULL) : NULL;
+  Py_XDECREF(sizes);
+  Py_XDECREF(strides);
+  Py_XDECREF(dtype);
+  return made;
+}
+
+/* A tensor of device meta; a SymbolicTensor where its sizes are symbols. */
 static PyObject *described(wk__state *state, const wk_tensor *value) {  // -> new
-  if (!value || !is_known(value)) Py_RETURN_NONE;
+  if (!value) Py_RETURN_NONE;
+  if (!is_known(value)) return symbolic(state, value);
   wk__spec spec;
   wk__spec_of(&spec, value);
   spec.device = (wk_device){WK_META, -1};
@@ -413,22 +500,47 @@ static int add_constants(const wk__fx_graph *graph, PyObject *module) {
   return 0;
 }
 
+static PyObject *captured_module(wk__state *state, wk__graph *source, PyObject *class_name) {  // -> new
+  wk__fx_graph *graph = wk__fx_graph_over(state, source, source->input_count, NULL);
+  if (!graph) return NULL;
+  graph->captured = true;
+  PyObject *module = wk__fx_module_over(graph, NULL, class_name);
+  Py_DECREF(graph);
+  return module;
+}
+
+static int add_graph(const wk__fx_graph *graph, PyObject *module, const wk__control_graphs *c, int k, bool second) {
+  const wk__graph *source = second ? c->second : c->first;
+  PyObject *name = name_of_graph(c, k, second);
+  PyObject *part = name ? captured_module(graph->state, (wk__graph *)source, name) : NULL; /* it is frozen */
+  int status = part ? PyObject_SetAttr(module, name, part) : -1;
+  Py_XDECREF(name);
+  Py_XDECREF(part);
+  return status;
+}
+
+static int add_graphs(const wk__fx_graph *graph, PyObject *module) {
+  wk__control_graphs c;
+  int k = 0;
+  for (const wk__graph_node *n = graph->source->first; n; n = n->next) {
+    if (n->kind != WK__GRAPH_CALL || !wk__control_graphs_of(n->op, &c)) continue;
+    if (add_graph(graph, module, &c, k, false) < 0 || add_graph(graph, module, &c, k, true) < 0) return -1;
+    k++;
+  }
+  return 0;
+}
+
 PyObject *wk__fx_module_over(wk__fx_graph *graph, PyObject *attributes, PyObject *class_name) {  // -> new
   PyObject *over = wk__fx_object(graph->state, "wick.fx.graph_module", "_over");
   PyObject *module = over ? PyObject_CallFunctionObjArgs(over, graph, attributes ? attributes : Py_None,
                                                          class_name ? class_name : Py_None, NULL)
                           : NULL;
-  if (module && add_constants(graph, module) < 0) Py_CLEAR(module);
+  if (module && (add_constants(graph, module) < 0 || add_graphs(graph, module) < 0)) Py_CLEAR(module);
   return module;
 }
 
 PyObject *wk__graph_module_create(wk__state *state, wk__graph *source) {  // -> new
-  wk__fx_graph *graph = wk__fx_graph_over(state, source, source->input_count, NULL);
-  if (!graph) return NULL;
-  graph->captured = true;
-  PyObject *module = wk__fx_module_over(graph, NULL, NULL);
-  Py_DECREF(graph);
-  return module;
+  return captured_module(state, source, NULL);
 }
 
 /* ---- sizes among the arguments ---- */

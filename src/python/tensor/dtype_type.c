@@ -27,7 +27,8 @@ static PyObject *dtype_is_complex(PyObject *self, void *unused) {  // -> new
 }
 static PyObject *dtype_is_signed(PyObject *self, void *unused) {  // -> new
   (void)unused;
-  return PyBool_FromLong(dtype_of(self) != WK_BOOL && !wk__dtype_is_unsigned(dtype_of(self)));
+  wk_dtype dtype = dtype_of(self);
+  return PyBool_FromLong(dtype != WK_BOOL && dtype != WK_FLOAT8_E8M0 && !wk__dtype_is_unsigned(dtype));
 }
 static PyObject *dtype_itemsize(PyObject *self, void *unused) {  // -> new
   (void)unused;
@@ -135,9 +136,15 @@ typedef struct limits {
 } limits;
 
 static const limits float_limits[WK_DTYPE_COUNT] = {
-    [WK_FLOAT8_E4M3] = {0.125, 448, 0x1p-6, 1},           [WK_FLOAT8_E5M2] = {0.25, 57344, 0x1p-14, 1},
-    [WK_FLOAT16] = {0x1p-10, 65504, 0x1p-14, 1e-3},       [WK_BFLOAT16] = {0x1p-7, 0x1.fep127, 0x1p-126, 1e-2},
-    [WK_FLOAT32] = {FLT_EPSILON, FLT_MAX, FLT_MIN, 1e-6}, [WK_FLOAT64] = {DBL_EPSILON, DBL_MAX, DBL_MIN, 1e-15},
+    [WK_FLOAT8_E4M3] = {0.125, 448, 0x1p-6, 1},
+    [WK_FLOAT8_E5M2] = {0.25, 57344, 0x1p-14, 1},
+    [WK_FLOAT8_E4M3_FNUZ] = {0.125, 240, 0x1p-7, 1},
+    [WK_FLOAT8_E5M2_FNUZ] = {0.125, 57344, 0x1p-15, 1},
+    [WK_FLOAT8_E8M0] = {1, 0x1p127, 0x1p-127, 1},
+    [WK_FLOAT16] = {0x1p-10, 65504, 0x1p-14, 1e-3},
+    [WK_BFLOAT16] = {0x1p-7, 0x1.fep127, 0x1p-126, 1e-2},
+    [WK_FLOAT32] = {FLT_EPSILON, FLT_MAX, FLT_MIN, 1e-6},
+    [WK_FLOAT64] = {DBL_EPSILON, DBL_MAX, DBL_MIN, 1e-15},
 };
 
 /* finfo and iinfo objects are laid out like a dtype: what they say follows from it. */
@@ -203,9 +210,13 @@ static Py_hash_t info_hash(PyObject *self) { return (Py_hash_t)dtype_of(self) + 
 static PyObject *finfo_limit(PyObject *self, void *field) {  // -> new
   return PyFloat_FromDouble(*(const double *)((const char *)&float_limits[dtype_of(self)] + (uintptr_t)field));
 }
+static double least_float(wk_dtype dtype) {
+  const limits *l = &float_limits[dtype];
+  return dtype == WK_FLOAT8_E8M0 ? l->smallest_normal : -l->max;
+}
 static PyObject *finfo_min(PyObject *self, void *unused) {  // -> new
   (void)unused;
-  return PyFloat_FromDouble(-float_limits[dtype_of(self)].max);
+  return PyFloat_FromDouble(least_float(dtype_of(self)));
 }
 
 static uint64_t integer_max(wk_dtype dtype) {
@@ -247,7 +258,7 @@ static PyObject *finfo_repr(PyObject *self) {  // -> new
   wk__string s = {0};
   wk__string_append(&s, "finfo(");
   append_number(&s, "resolution", l->resolution);
-  append_number(&s, "min", -l->max);
+  append_number(&s, "min", least_float(dtype_of(self)));
   append_number(&s, "max", l->max);
   append_number(&s, "eps", l->eps);
   append_number(&s, "smallest_normal", l->smallest_normal);
@@ -306,7 +317,7 @@ static PyObject *set_default_dtype(PyObject *module, PyObject *o) {  // -> new
   wk_dtype dtype = dtype_of(o);
   if (!wk_dtype_is_floating(dtype))
     return PyErr_Format(PyExc_TypeError, "only floating-point types are supported as the default type");
-  if (dtype == WK_FLOAT8_E4M3 || dtype == WK_FLOAT8_E5M2)
+  if (wk__dtype_is_float8(dtype))
     return PyErr_Format(PyExc_TypeError, "couldn't find storage object %sStorage", wk__dtype_legacy(dtype));
   wk__default_dtype_set(dtype);
   return Py_NewRef(Py_None);

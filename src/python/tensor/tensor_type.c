@@ -77,6 +77,20 @@ PyObject *wk__wrap(wk__state *state, wk_tensor *steal_tensor) {  // -> new
   return (PyObject *)self;
 }
 
+/* _swap_tensors(a, b): each object is the other's tensor from now on; classes and attributes stay. */
+PyObject *wk__swap_tensors(PyObject *module, PyObject *args) {  // -> new
+  wk__state *state = wk__state_of_module(module);
+  PyObject *a, *b;
+  if (!PyArg_ParseTuple(args, "O!O!:_swap_tensors", state->tensor_type, &a, state->tensor_type, &b)) return NULL;
+  wk__python_tensor *first = (wk__python_tensor *)a, *second = (wk__python_tensor *)b;
+  wk_tensor *tensor = first->tensor;
+  first->tensor = second->tensor;
+  second->tensor = tensor;
+  first->tensor->wrapper = first;
+  second->tensor->wrapper = second;
+  Py_RETURN_NONE;
+}
+
 PyObject *wk__wrap_as(wk__state *state, PyTypeObject *type, wk_tensor *steal_tensor) {  // -> new
   if (!steal_tensor->wrapper) return wk__new_tensor_object(state, type, steal_tensor);
   PyObject *known = wk__wrap(state, steal_tensor);

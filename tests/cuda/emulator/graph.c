@@ -184,7 +184,40 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *out_graph) {
   return CUDA_SUCCESS;
 }
 
+static CUresult launch_of(operation *out, const CUDA_KERNEL_NODE_PARAMS *params) {
+  uint32_t grid[3] = {params->gridDimX, params->gridDimY, params->gridDimZ};
+  uint32_t threads[3] = {params->blockDimX, params->blockDimY, params->blockDimZ};
+  return launch_operation(out, params->func, grid, threads, params->sharedMemBytes, params->kernelParams,
+                          params->extra);
+}
+
 /* ---- graphs ---- */
+
+CUresult cuGraphCreate(CUgraph *out_graph, unsigned flags) {
+  EMULATOR_LOCKED;
+  EMULATOR_CONTEXT(context);
+  if (!out_graph || flags) return CUDA_ERROR_INVALID_VALUE;
+  CUgraph graph = object_create(OBJECT_GRAPH, sizeof *graph);
+  graph->context = context;
+  *out_graph = graph;
+  return CUDA_SUCCESS;
+}
+
+/* Nodes run in the order in which they were added, which all dependencies allow, since a node is there before it is
+ * depended on. So a dependency that is missing is not noticed. */
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *behind, size_t count,
+                                 const CUDA_KERNEL_NODE_PARAMS *params) {
+  EMULATOR_LOCKED;
+  if (!out_node || !object_is(graph, OBJECT_GRAPH) || graph->origin || !params || (count && !behind))
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++)
+    if (!object_is(behind[i], OBJECT_NODE) || behind[i]->graph != graph) return CUDA_ERROR_INVALID_VALUE;
+  operation made;
+  CUresult result = launch_of(&made, params);
+  if (result) return result;
+  *out_node = create_node(graph, &made);
+  return CUDA_SUCCESS;
+}
 
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
   EMULATOR_LOCKED;
@@ -246,10 +279,7 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, c
   if (!object_is(exec, OBJECT_EXEC) || !object_is(node, OBJECT_NODE) || !params) return CUDA_ERROR_INVALID_VALUE;
   operation *old = operation_of(exec, node), made;
   if (!old || old->kind != OPERATION_LAUNCH) return CUDA_ERROR_INVALID_VALUE;
-  uint32_t grid[3] = {params->gridDimX, params->gridDimY, params->gridDimZ};
-  uint32_t threads[3] = {params->blockDimX, params->blockDimY, params->blockDimZ};
-  CUresult result =
-      launch_operation(&made, params->func, grid, threads, params->sharedMemBytes, params->kernelParams, params->extra);
+  CUresult result = launch_of(&made, params);
   if (result) return result;
   operation_release(old);
   *old = made;

@@ -334,7 +334,7 @@ def dataclass(x):
     return p.product(), q, p.log
 
 
-@case(captures=2, breaks=1)
+@case
 def dataclass_equal(n):
     return Pair(n) == Pair(n, 2), repr(Pair(n)), Frozen(n) == Frozen(n)
 
@@ -1203,7 +1203,7 @@ def cached(n):
     return n + 1
 
 
-@case(captures=2, breaks=1)
+@case
 def frames_and_locals(x):
     y = x + 1
     return sorted(locals()), y

@@ -552,7 +552,9 @@ run(every, out)
 
 def run_as_program(source, grad, sizes, hot_rounds):
     if sizes:
-        every = [inputs(call % 3, grad, *of_call) for call, of_call in enumerate(zip(ROWS, NUMBERS, RATES, strict=True))]
+        every = [
+            inputs(call % 3, grad, *of_call) for call, of_call in enumerate(zip(ROWS, NUMBERS, RATES, strict=True))
+        ]
     else:
         every = [inputs(turn, grad) for turn in (0, 0, 1, 2, 3, 0, 1, 0)]
     every += every[:4]  # on what the first calls have left

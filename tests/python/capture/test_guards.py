@@ -1551,7 +1551,12 @@ def test_items_as_attributes(way):
 
     compiled = wick.compile(f, fullgraph=True)
     x = wick.ones(2)
-    for items in ({"scale": 2, "bias": 1}, {"scale": 3, "bias": 1}, {"scale": 3}, {"scale": 3, "bias": 4, "other": 0}) * 2:
+    for items in (
+        {"scale": 2, "bias": 1},
+        {"scale": 3, "bias": 1},
+        {"scale": 3},
+        {"scale": 3, "bias": 4, "other": 0},
+    ) * 2:
         assert compiled(x, made(items)).tolist() == f(x, made(items)).tolist()
 
 

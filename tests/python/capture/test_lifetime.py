@@ -1,7 +1,10 @@
 """What capture holds on to: models and optimizers die with their last reference, and their segments with them."""
 
+import functools
 import gc
 import weakref
+
+import pytest
 
 import wick
 from wick import nn
@@ -220,3 +223,86 @@ def test_models_that_die_as_their_segment_ends():
         gc.collect()
         assert watched() is None
     first.reset()
+
+
+class Counted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.count, self.last = nn.Linear(3, 3), 0, None
+
+    def forward(self, x):
+        return self.inner(x) * 2
+
+
+def test_a_replay_keeps_what_it_uses_alive():
+    """The container that the program takes the model from is its only owner, and a step in front of its use empties it."""
+
+    def writes(holder, x):
+        model = holder.pop()
+        model.last = x * 2
+        model.count = 7
+        return x * 3
+
+    def writes_its_dictionary(holder, x):
+        model = holder.pop()
+        model.__dict__["more"] = x * 2
+        return x + 1
+
+    def gives_back(holder, x):
+        model = holder.pop()
+        return model(x), model
+
+    def goes_on_with_it(holder, x):
+        model = holder.pop()
+        y = model(x)
+        wick._dynamo.graph_break()
+        return model(y)
+
+    x = wick.ones(2, 3)
+    for function in (writes, writes_its_dictionary, gives_back, goes_on_with_it):
+        compiled = wick.compile(function)
+        for _ in range(3):
+            model = Counted()
+            for _ in range(2):
+                compiled([model], x)
+            expected = function([model], x)
+            holder, watched = [model], weakref.ref(model)
+            del model
+            result = compiled(holder, x)
+            filler = [bytearray(size) for size in range(40, 400)]  # what was freed would be somebody else's by now
+            if function is gives_back:
+                assert watched() is result[1] and wick.equal(result[1](x), expected[0])
+            else:
+                assert wick.equal(result, expected)
+            del result, expected, filler
+            assert watched() is None
+
+
+def test_a_guard_that_ends_a_model():
+    """Python code that a guard calls drops the last reference to a model that later guards, or the replay, look at."""
+    box, armed = {}, False
+
+    @functools.lru_cache(maxsize=None)
+    def scale(_):
+        if armed:
+            box.clear()
+        return 2.0
+
+    @wick.compile
+    def call(models, x):
+        model = models["it"]
+        y = x * scale("a")
+        model.last = y
+        return model(y)
+
+    x = wick.ones(2, 3)
+    for _ in range(3):
+        box["it"] = Counted()
+        for _ in range(3):
+            call(box, x)
+        watched, armed = weakref.ref(box["it"]), True
+        scale.cache_clear()
+        with pytest.raises(KeyError):  # the guards have failed, and the call is made with what is there by now
+            call(box, x)
+        armed = False
+        assert watched() is None

@@ -8,7 +8,9 @@ equal. Stated are the number of captures in all, and what the newest segment ass
 import copy
 import functools
 import gc
+import itertools
 import math
+import operator
 import pickle
 import random
 import re
@@ -1192,3 +1194,70 @@ def test_an_exception_that_tells_no_size_leaves_it_symbolic():
         y, text = compiled(wick.ones(n))
         assert y.tolist() == [float(n)] * n and text == "list index out of range"
     assert compiled.captures == 2
+
+
+def test_sizes_that_c_code_hands_on_stay_symbols():
+    """Lists, map(), generators and their kind look at none of the numbers that Python functions give them."""
+
+    def appended(shape):
+        sizes = []
+        sizes.append(shape[0])
+        sizes.insert(1, 4)
+        return sizes
+
+    def popped(shape):
+        sizes = [shape[0], 4, shape[0]]
+        sizes.pop()
+        return sizes
+
+    def extended(shape):
+        sizes = []
+        sizes.extend(map(lambda n: n, shape))
+        return sizes
+
+    def unpacked(shape):
+        first, second = (n for n in shape)
+        return first, second
+
+    ways = [
+        appended,
+        popped,
+        extended,
+        unpacked,
+        lambda shape: list(map(lambda n: n, [shape[0], 4])),
+        lambda shape: list(map(lambda n, m: n, shape, shape)),
+        lambda shape: list(map(int, shape)),
+        lambda shape: tuple(n for n in shape),
+        lambda shape: [n for n in (n for n in shape)],
+        lambda shape: list(reversed(list(reversed(shape)))),
+        lambda shape: list(filter(lambda n: n > 0, shape)),
+        lambda shape: [*map(lambda n: n, shape)],
+        lambda shape: list(dict(a=shape[0], b=4).values()),
+        lambda shape: [shape[0]] * 1 + [4],
+        lambda shape: [sum(list(map(lambda n: n, shape[:1]))), 4],
+        lambda shape: [functools.reduce(lambda a, b: a * b, shape) // 4, 4],
+        lambda shape: [functools.reduce(operator.mul, shape) // 4, 4],
+        lambda shape: [n for n, _ in zip(shape, map(lambda n: n, shape))],
+        lambda shape: [n for _, n in enumerate(shape)],
+    ]
+    for way in ways:
+        compiled = wick.compile(lambda x, way=way: x.new_zeros(way(x.shape)) + x, dynamic=True, fullgraph=True)
+        for rows in (3, 5, 7, 9):
+            assert compiled(wick.ones(rows, 4)).shape == (rows, 4)
+        assert len(compiled.report()) == 1, way
+
+
+def test_sizes_that_c_code_looks_at_are_guarded():
+    ways = [
+        lambda shape: sorted(shape, key=lambda n: -n),
+        lambda shape: list(filter(lambda n: n - 5, shape)),
+        lambda shape: list(itertools.takewhile(lambda n: n - 5, shape)),
+        lambda shape: max(map(lambda n: n - 4, shape)),
+        lambda shape: {n: 1 for n in map(lambda n: n, shape)},
+        lambda shape: list(map(str, map(lambda n: n, shape))),
+        lambda shape: list(zip("ab", filter(lambda n: n - 5, shape), strict=False)),
+    ]
+    for way in ways:
+        compiled = wick.compile(lambda x, way=way: (x * 2, way(x.shape)), dynamic=True)
+        for rows in (3, 5, 7, 5, 3):
+            assert compiled(wick.ones(rows, 4))[1] == way((rows, 4)), way

@@ -147,7 +147,9 @@ def test_mark_unbacked():
 @pytest.mark.parametrize(
     "setting, shown",
     [
-        ("recompiles", "[wick:recompiles]"), ("+graph_breaks,guards", "[wick:graph_breaks]"), ("dynamo,bytecode", ""),
+        ("recompiles", "[wick:recompiles]"),
+        ("+graph_breaks,guards", "[wick:graph_breaks]"),
+        ("dynamo,bytecode", ""),
         ("+dynamo,bytecode", "[wick:graph_breaks]"),
     ],
 )

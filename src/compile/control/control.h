@@ -1,0 +1,58 @@
+/* Control flow in a graph: operators that are made at run time, of graphs.
+ *
+ *   branch(pred, operands) -> results       the graph that pred chooses of two, whose results are alike: torch.cond
+ *   loop(operands) -> carried               the first `carried` of the operands, which a graph makes again while
+ * another one says so: torch.while_loop
+ *
+ * Operands are what the program gave and what its functions close over. Results are new memory. A derivative is another
+ * such operator, of the graphs' derivatives (aot/derive.c): a branch computes what it needs again, a loop is run again
+ * and then backwards. A branch may be differentiated any number of times, a loop once.
+ *
+ * Recorded with record.c: the program's functions are called once each while a tracer records, and what they did is cut
+ * out. Run by the executor's plan of each graph, or compiled where a compiled graph calls the operator.
+ *
+ * Ownership: an operator is counted (wk_op.hold): graph nodes that call it and tape nodes have a share each, and an
+ * operator has one of each of its derivatives. Threads may run one at once.
+ * Tests: tests/python/capture/test_branches.py. */
+#ifndef WICK_COMPILE_CONTROL_CONTROL_H
+#define WICK_COMPILE_CONTROL_CONTROL_H
+
+#include "graph/graph.h"
+
+/* ---- recording (record.c). One recording belongs to a thread, others may begin inside of it. ---- */
+
+/* False: nothing can be recorded now, as no tracer is current. */
+WK_MUST_USE wk_status wk__control_begin(bool *out_begun);
+bool wk__control_records(void); /* one has begun */
+/* What a function gave. Behind it begins the next function's part. */
+WK_MUST_USE wk_status wk__control_next(wk_tensor *const *results, int count);
+/* Ends with what the last function gave; results NULL: it gave nothing, all is dropped. WK_UNSUPPORTED, with the
+ * reason, where the parts are no such operator; then, too, nothing of them stays. out_results: a list. */
+WK_MUST_USE wk_status wk__control_end_branch(wk_tensor *pred, wk_tensor *const *results, int count,
+                                             wk_value *out_results);
+/* carried: what the functions were called with, which nothing else uses; contiguous. */
+WK_MUST_USE wk_status wk__control_end_loop(wk_tensor *const *carried, wk_tensor *const *results, int count,
+                                           wk_value *out_results);
+
+/* ---- the operators (control.c) ---- */
+
+bool wk__is_control(const wk_op *op);
+typedef struct wk__control_graphs {
+  const wk__graph *first, *second; /* borrowed: then and else; of a loop condition and body */
+  int carried;                     /* operands that a loop carries; -1: a branch */
+} wk__control_graphs;
+/* False: it is no such operator, or one that computes a loop's derivative. */
+bool wk__control_graphs_of(const wk_op *op, wk__control_graphs *out);
+void wk__control_compile(const wk_op *op); /* from its next run on */
+
+/* ---- from text (text.c) ---- */
+typedef struct wk__control_reader {
+  const wk__graph_definer *definer; /* of the whole text */
+  wk_tensor *const *constants;
+  int constant_count;
+} wk__control_reader;
+/* text: between the braces. One share. */
+WK_MUST_USE wk_status wk__control_define(const char *name, const char *text, const wk__control_reader *reader,
+                                         const wk_op **out_op);
+
+#endif

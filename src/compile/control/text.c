@@ -1,0 +1,105 @@
+/* Operators of control flow as text, and from text.
+ *
+ *     branch_1 = control {
+ *       then
+ *       graph(%x: f32[3]) {
+ *       ...
+ *       }
+ *       else
+ *       graph(%x: f32[3]) {
+ *       ...
+ *       }
+ *     }
+ *
+ * A loop has `while` and `do`. Definitions of what a graph calls stand in front of it, as in any text of a graph. Text
+ * is not trusted: graphs that do not belong together are refused. Tests: tests/python/capture/test_branches.py. */
+#include "compile/control/internal.h"
+#include "graph/internal.h"
+
+static const char *const part_names[][WK__CONTROL_PARTS] = {
+    [WK__BRANCH] = {"then", "else"}, [WK__LOOP] = {"while", "do"}, [WK__LOOP_BACKWARD] = {"while", "do", "backwards"}};
+
+/* ---- printing ---- */
+
+static void indent(wk__string *out, const char *text) {
+  for (const char *line = text; *line;) {
+    size_t n = strcspn(line, "\n");
+    wk__string_append(out, n ? "  " : "");
+    wk__string_append_n(out, line, (int64_t)n);
+    wk__string_append(out, "\n");
+    line += n + (line[n] == '\n');
+  }
+}
+
+static void print_part(wk__string *out, const char *name, const wk__graph *graph, bool with_sources) {
+  wk__string text = {0};
+  wk__string_printf(&text, "%s\n", name);
+  if (wk__graph_print(&text, graph, with_sources) != WK_OK) out->failed = true;
+  indent(out, text.text ? text.text : "");
+  out->failed |= text.failed;
+  wk__string_release(&text);
+}
+
+void wk__control_print(const wk_op *op, wk__string *out, bool with_sources) {
+  const wk__control *c = wk__control_of(op);
+  wk__string_append(out, "control {\n");
+  for (int i = 0; i < WK__CONTROL_PARTS && c->parts[i].graph; i++)
+    print_part(out, part_names[c->kind][i], c->parts[i].graph, with_sources);
+  wk__string_append(out, "}");
+}
+
+/* ---- reading ---- */
+
+/* Without the two spaces that each line begins with. Owned. */
+static char *outdented(const char *text) {
+  char *copy = wk__strdup(text), *to = copy;
+  for (const char *from = text; copy && *from;) {
+    size_t n = strcspn(from, "\n"), skipped = strncmp(from, "  ", 2) == 0 ? 2 : 0;
+    memcpy(to, from + skipped, n - skipped);
+    to += n - skipped;
+    from += n;
+    if (*from == '\n') *to++ = *from++;
+  }
+  if (copy) *to = 0;
+  return copy;
+}
+
+/* The line that is this word; NULL: there is none. */
+static char *find_line(char *text, const char *word) {
+  size_t n = strlen(word);
+  for (char *at = text; (at = strstr(at, word)); at++)
+    if ((at == text || at[-1] == '\n') && at[n] == '\n') return at;
+  return NULL;
+}
+
+static wk_status parse_part(const char *text, const wk__control_reader *reader, wk__graph **out) {
+  WK_TRY(wk__graph_parse_with(text, reader->constants, reader->constant_count, reader->definer, out));
+  if ((*out)->mutation_count) return wk_fail(WK_VALUE_ERROR, "a graph of control flow writes its inputs");
+  return wk__graph_freeze(*out);
+}
+
+static wk_status parse_parts(char *text, int kind, const wk__control_reader *reader, wk__graph **out) {
+  const char *const *names = part_names[kind];
+  char *first = find_line(text, names[0]), *second = first ? find_line(first, names[1]) : NULL;
+  if (!second) return wk_fail(WK_VALUE_ERROR, "expected two graphs, behind '%s' and '%s'", names[0], names[1]);
+  *second = 0;
+  WK_TRY(parse_part(first + strlen(names[0]) + 1, reader, &out[0]));
+  return parse_part(second + strlen(names[1]) + 1, reader, &out[1]);
+}
+
+wk_status wk__control_define(const char *name, const char *text, const wk__control_reader *reader,
+                             const wk_op **out_op) {
+  char *lines = outdented(text), *body = lines ? lines + strspn(lines, "\n\r ") : NULL;
+  if (!lines) return WK_OUT_OF_MEMORY;
+  int kind = find_line(body, "then") ? WK__BRANCH : WK__LOOP;
+  wk__graph *graphs[2] = {NULL};
+  wk_status status = parse_parts(body, kind, reader, graphs);
+  wk__free(lines);
+  if (status == WK_OK) status = wk__control_check(kind, graphs[0], graphs[1]);
+  if (status != WK_OK) {
+    wk__graph_release(graphs[0]);
+    wk__graph_release(graphs[1]);
+    return status;
+  }
+  return wk__control_create(kind, name, graphs[0], graphs[1], out_op);
+}

@@ -1,0 +1,188 @@
+/* Sorting rows, and the places of what is true.
+ *
+ * A sort is a network of comparisons (bitonic, Batcher 1968) over items (key, place) of one order, so that it gives the
+ * same on every device; chunks go through it in shared memory, longer distances by a kernel a step.
+ * In: a wk__cuda_sort, a wk__cuda_places. Tests: tests/cuda/test_order.py. */
+#include "cuda/order.h"
+#include "cuda/on_device/device.h"
+
+enum { SORT_THREADS = WK__SORT_CHUNK / 2, PLACES_THREADS = 256, EACH = WK__PLACES_CHUNK / PLACES_THREADS };
+
+/* ---- keys: unsigned numbers of the elements' order, as the CPU's (cpu/kernels/sort.c) ---- */
+
+INLINE uint64_t bits_at(const char *p, int size) {
+  if (size == 1) return *(const uint8_t *)p;
+  if (size == 2) return *(const uint16_t *)p;
+  if (size == 4) return *(const uint32_t *)p;
+  return *(const uint64_t *)p;
+}
+
+INLINE uint64_t key_of(const wk__cuda_sort *s, uint64_t bits) {
+  uint64_t sign = (uint64_t)1 << (8 * s->size - 1), magnitude = bits & (sign - 1);
+  if (s->kind == WK__KEY_BOOL) return bits != 0;
+  if (s->kind == WK__KEY_UNSIGNED) return bits;
+  if (s->kind == WK__KEY_SIGNED) return bits ^ sign;
+  if (magnitude > s->infinity) return 2 * sign - 1;
+  if (magnitude == 0) return sign;
+  return bits & sign ? ~bits & (sign - 1) : bits | sign;
+}
+
+KERNEL(sort_fill)(wk__cuda_sort given) {
+  const wk__cuda_sort *s = &given;
+  uint64_t *keys = (uint64_t *)s->keys;
+  uint32_t *places = (uint32_t *)s->places;
+  int64_t all = s->rows * s->padded, step = (int64_t)block_count() * thread_count();
+  for (int64_t i = (int64_t)block_index() * thread_count() + thread_index(); i < all; i += step) {
+    int64_t row = i / s->padded, place = i % s->padded;
+    const char *element = (const char *)s->source + (row * s->count + place) * s->size;
+    keys[i] = place < s->count ? key_of(s, bits_at(element, s->size)) ^ s->flip : ~(uint64_t)0;
+    places[i] = (uint32_t)place;
+  }
+}
+
+/* ---- comparisons ---- */
+
+INLINE bool is_behind(uint64_t key_a, uint32_t place_a, uint64_t key_b, uint32_t place_b) {
+  return key_a > key_b || (key_a == key_b && place_a > place_b);
+}
+
+/* Of pair p: its lower item; the upper one is j further. */
+INLINE int64_t lower_of(int64_t pair, int64_t j) { return pair / j * 2 * j + pair % j; }
+
+static SHARED uint64_t shared_keys[WK__SORT_CHUNK];
+static SHARED uint32_t shared_places[WK__SORT_CHUNK];
+
+INLINE void compare_shared(int at, int j, bool up) {
+  uint64_t a = shared_keys[at], b = shared_keys[at + j];
+  uint32_t p = shared_places[at], q = shared_places[at + j];
+  if (is_behind(a, p, b, q) != up) return;
+  shared_keys[at] = b, shared_keys[at + j] = a;
+  shared_places[at] = q, shared_places[at + j] = p;
+}
+
+/* Distances from `j` down to 1 in runs of k, of the chunk that begins at `first`, `length` long. */
+INLINE void merge_shared(const wk__cuda_sort *s, int64_t first, int length, int64_t k, int j) {
+  for (; j > 0; j /= 2) {
+    wait_for_block();
+    for (int pair = thread_index(); pair < length / 2; pair += SORT_THREADS) {
+      int at = (int)lower_of(pair, j);
+      compare_shared(at, j, ((first + at) % s->padded & k) == 0);
+    }
+  }
+}
+
+INLINE int chunk_length(const wk__cuda_sort *s) { return s->padded < WK__SORT_CHUNK ? (int)s->padded : WK__SORT_CHUNK; }
+
+INLINE void load_chunk(const wk__cuda_sort *s, int64_t first, int length) {
+  for (int i = thread_index(); i < length; i += SORT_THREADS) {
+    shared_keys[i] = ((const uint64_t *)s->keys)[first + i];
+    shared_places[i] = ((const uint32_t *)s->places)[first + i];
+  }
+}
+INLINE void store_chunk(const wk__cuda_sort *s, int64_t first, int length) {
+  wait_for_block();
+  for (int i = thread_index(); i < length; i += SORT_THREADS) {
+    ((uint64_t *)s->keys)[first + i] = shared_keys[i];
+    ((uint32_t *)s->places)[first + i] = shared_places[i];
+  }
+}
+
+/* Each block its chunk, as far as chunks go. */
+KERNEL(sort_chunks)(wk__cuda_sort given) {
+  const wk__cuda_sort *s = &given;
+  int length = chunk_length(s);
+  int64_t first = (int64_t)block_index() * length;
+  load_chunk(s, first, length);
+  for (int k = 2; k <= length; k *= 2) merge_shared(s, first, length, k, k / 2);
+  store_chunk(s, first, length);
+}
+
+/* The distances within a chunk, of runs of s->k. */
+KERNEL(sort_merge)(wk__cuda_sort given) {
+  const wk__cuda_sort *s = &given;
+  int64_t first = (int64_t)block_index() * WK__SORT_CHUNK;
+  load_chunk(s, first, WK__SORT_CHUNK);
+  merge_shared(s, first, WK__SORT_CHUNK, s->k, WK__SORT_CHUNK / 2);
+  store_chunk(s, first, WK__SORT_CHUNK);
+}
+
+/* One distance, s->j, of runs of s->k. */
+KERNEL(sort_step)(wk__cuda_sort given) {
+  const wk__cuda_sort *s = &given;
+  uint64_t *keys = (uint64_t *)s->keys;
+  uint32_t *places = (uint32_t *)s->places;
+  int64_t pairs = s->rows * s->padded / 2, step = (int64_t)block_count() * thread_count();
+  for (int64_t pair = (int64_t)block_index() * thread_count() + thread_index(); pair < pairs; pair += step) {
+    int64_t at = lower_of(pair, s->j), other = at + s->j;
+    bool up = (at % s->padded & s->k) == 0;
+    uint64_t a = keys[at], b = keys[other];
+    uint32_t p = places[at], q = places[other];
+    if (is_behind(a, p, b, q) != up) continue;
+    keys[at] = b, keys[other] = a;
+    places[at] = q, places[other] = p;
+  }
+}
+
+KERNEL(sort_give)(wk__cuda_sort given) {
+  const wk__cuda_sort *s = &given;
+  int64_t all = s->rows * s->given, step = (int64_t)block_count() * thread_count();
+  for (int64_t i = (int64_t)block_index() * thread_count() + thread_index(); i < all; i += step)
+    ((int64_t *)s->out)[i] = ((const uint32_t *)s->places)[i / s->given * s->padded + i % s->given];
+}
+
+/* ---- places of what is true ---- */
+
+static SHARED int64_t sums[PLACES_THREADS];
+
+/* Of each thread's elements, before this thread's; the sum of all in *total. */
+INLINE int64_t sum_before(int64_t own, int64_t *total) {
+  int t = thread_index();
+  wait_for_block();
+  sums[t] = own;
+  for (int distance = 1; distance < PLACES_THREADS; distance *= 2) {
+    wait_for_block();
+    int64_t add = t >= distance ? sums[t - distance] : 0;
+    wait_for_block();
+    sums[t] += add;
+  }
+  wait_for_block();
+  *total = sums[PLACES_THREADS - 1];
+  return sums[t] - own;
+}
+
+INLINE int64_t count_own(const wk__cuda_places *p, int64_t first) {
+  int64_t own = 0;
+  for (int i = 0; i < EACH; i++)
+    if (first + i < p->count) own += ((const uint8_t *)p->source)[first + i] != 0;
+  return own;
+}
+
+INLINE int64_t first_of_thread(void) { return (int64_t)block_index() * WK__PLACES_CHUNK + thread_index() * EACH; }
+
+KERNEL(places_count)(wk__cuda_places given) {
+  const wk__cuda_places *p = &given;
+  int64_t total;
+  (void)sum_before(count_own(p, first_of_thread()), &total);
+  if (thread_index() == 0) ((int64_t *)p->counts)[block_index()] = total;
+}
+
+/* One block: counts become what is before each chunk, and behind the last the sum of all. */
+KERNEL(places_sum)(wk__cuda_places given) {
+  const wk__cuda_places *p = &given;
+  int64_t *counts = (int64_t *)p->counts, before = 0;
+  for (int64_t first = 0; first < p->chunks; first += PLACES_THREADS) {
+    int64_t at = first + thread_index(), own = at < p->chunks ? counts[at] : 0, total;
+    int64_t here = before + sum_before(own, &total);
+    if (at < p->chunks) counts[at] = here;
+    before += total;
+  }
+  if (thread_index() == 0) counts[p->chunks] = before;
+}
+
+KERNEL(places_give)(wk__cuda_places given) {
+  const wk__cuda_places *p = &given;
+  int64_t first = first_of_thread(), total;
+  int64_t to = ((const int64_t *)p->counts)[block_index()] + sum_before(count_own(p, first), &total);
+  for (int i = 0; i < EACH; i++)
+    if (first + i < p->count && ((const uint8_t *)p->source)[first + i]) ((int64_t *)p->out)[to++] = first + i;
+}

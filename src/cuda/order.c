@@ -1,0 +1,187 @@
+/* sort, topk and nonzero on the device (on_device/order.c).
+ *
+ * Sorts are stable, whether that was asked for or not, as PyTorch's are on CUDA; topk gives the first of a sort. Rows
+ * that do not lie one behind the other are moved there and back. Tests: tests/cuda/test_order.py, tests/device/. */
+#include "cuda/order.h"
+
+#include "cuda/internal.h"
+#include "cuda/kernels.h"
+#include "ops/internal.h"
+#include "wick/operators.h"
+
+#define NONE ((wk_value){0})
+
+static wk_int size(int64_t x) { return wk_int_of(x); }
+static uint64_t address(const wk_tensor *t) { return (uint64_t)(uintptr_t)wk__address(t); }
+
+/* ---- launches ---- */
+
+static wk_status launch(const wk_tensor *on, const char *name, int64_t blocks, int threads, void *given) {
+  wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(on->device));
+  CUfunction function;
+  void *params[] = {given};
+  if (blocks > INT32_MAX) return wk_fail(WK_NOT_IMPLEMENTED, "%lld blocks of %s", (long long)blocks, name);
+  WK_TRY(wk__cuda_enter(s->device));
+  WK_TRY(wk__cuda_function(s->device, WK__CUDA_ORDER, name, &function));
+  return WK__CUDA(cuLaunchKernel, function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1, 0, s->handle, params,
+                  NULL);
+}
+
+enum { THREADS = 256, MOST_BLOCKS = 1 << 16, SORT_THREADS = WK__SORT_CHUNK / 2 };
+
+/* One thread an element, or several elements. */
+static wk_status launch_each(const wk_tensor *on, const char *name, int64_t elements, void *given) {
+  return launch(on, name, wk__min(wk__max(wk__ceil_div(elements, THREADS), 1), MOST_BLOCKS), THREADS, given);
+}
+
+static wk_tensor *scratch(const wk_tensor *like, int64_t elements, wk_dtype dtype) {
+  wk_int count = size(elements);
+  return wk_new_zeros((wk_tensor *)like, &count, 1, dtype, NONE);
+}
+
+/* ==================================================== sorting ==================================================== */
+
+static void set_keys(wk__cuda_sort *s, wk_dtype dtype, bool descending) {
+  static const uint64_t infinities[WK_DTYPE_COUNT] = {
+      [WK_FLOAT8_E4M3] = 0x7e, [WK_FLOAT8_E5M2] = 0x7c,   [WK_FLOAT16] = 0x7c00,
+      [WK_BFLOAT16] = 0x7f80,  [WK_FLOAT32] = 0x7f800000, [WK_FLOAT64] = 0x7ff0000000000000};
+  s->size = (int32_t)wk_dtype_size(dtype);
+  s->infinity = infinities[dtype];
+  s->kind = dtype == WK_BOOL               ? WK__KEY_BOOL
+            : wk_dtype_is_floating(dtype)  ? WK__KEY_FLOAT
+            : wk__dtype_is_unsigned(dtype) ? WK__KEY_UNSIGNED
+                                           : WK__KEY_SIGNED;
+  s->flip = descending ? UINT64_MAX >> (64 - 8 * s->size) : 0;
+}
+
+/* The network: chunks first, then runs twice as long again and again. */
+static wk_status run_network(const wk_tensor *on, wk__cuda_sort *s) {
+  int64_t chunk = wk__min(s->padded, WK__SORT_CHUNK), chunks = s->rows * s->padded / chunk;
+  WK_TRY(launch_each(on, "kernel_sort_fill", s->rows * s->padded, s));
+  WK_TRY(launch(on, "kernel_sort_chunks", chunks, SORT_THREADS, s));
+  for (s->k = 2 * chunk; s->k <= s->padded; s->k *= 2) {
+    for (s->j = s->k / 2; s->j >= WK__SORT_CHUNK; s->j /= 2)
+      WK_TRY(launch_each(on, "kernel_sort_step", s->rows * s->padded / 2, s));
+    WK_TRY(launch(on, "kernel_sort_merge", chunks, SORT_THREADS, s));
+  }
+  return launch_each(on, "kernel_sort_give", s->rows * s->given, s);
+}
+
+static int64_t padded_length(int64_t count) {
+  int64_t padded = 2;
+  while (padded < count) padded *= 2;
+  return padded;
+}
+
+/* (rows, given) i64: the places of the first elements of contiguous rows in order. */
+static wk_tensor *places_of_first(const wk_tensor *rows, int64_t given, bool descending) {
+  wk__cuda_sort s = {.source = address(rows), .rows = wk__size(rows, 0), .count = wk__size(rows, 1), .given = given};
+  wk_int sizes[] = {rows->sizes[0], size(given)};
+  s.padded = padded_length(s.count);
+  wk_tensor *keys = scratch(rows, s.rows * s.padded, WK_INT64), *places = scratch(rows, s.rows * s.padded, WK_INT32);
+  wk_tensor *out = wk_new_zeros((wk_tensor *)rows, sizes, 2, WK_INT64, NONE);
+  if (!keys || !places || !out) return NULL;
+  s.keys = address(keys), s.places = address(places), s.out = address(out);
+  set_keys(&s, (wk_dtype)rows->dtype, descending);
+  return run_network(rows, &s) == WK_OK ? out : NULL;
+}
+
+/* Values and places (rows, given) as a result lies: its dim from last to where it was. */
+static wk_status give(wk_tensor *result, wk_tensor *rows, int dim) {
+  wk_int sizes[WK_MAX_DIMS];
+  int last = wk__max(result->ndim - 1, 0);
+  for (int d = 0; d < result->ndim; d++) sizes[d] = result->sizes[d];
+  if (result->ndim) sizes[dim] = result->sizes[last], sizes[last] = result->sizes[dim];
+  wk_tensor *t = wk_reshape(rows, sizes, result->ndim);
+  if (t && result->ndim) t = wk_transpose_int(t, dim, last);
+  return t ? wk__copy_into(result, t) : wk_error_category();
+}
+
+static wk_status sort_rows(wk__call *c, int64_t dim_given, bool descending) {
+  wk_tensor *self = c->args[0].tensor, *values = c->outputs[0], *indices = c->outputs[1];
+  int dim;
+  WK_TRY(wk__wrap_dim(dim_given, self->ndim, &dim));
+  int64_t count = self->ndim ? wk__size(self, dim) : 1, given = values->ndim ? wk__size(values, dim) : 1;
+  if (wk__numel(values) == 0) return WK_OK;
+  if (count > INT32_MAX) return wk__cuda_run_kernel_on_host(c);
+  wk_int sizes[] = {size(wk__numel(self) / count), size(count)};
+  wk_tensor *t = self->ndim ? wk_transpose_int(self, dim, self->ndim - 1) : self;
+  if (t) t = wk_clone(t, "contiguous_format");
+  if (t) t = wk_view(t, sizes, 2);
+  wk_tensor *places = t ? places_of_first(t, given, descending) : NULL;
+  wk_tensor *sorted = places ? wk_gather(t, 1, places, false) : NULL;
+  if (!sorted) return wk_error_category();
+  WK_TRY(give(values, sorted, dim));
+  return give(indices, places, dim);
+}
+
+static wk_status sort(wk__call *c) {
+  int dim = c->op == WK__OP(sort_stable) ? 2 : 1;
+  return sort_rows(c, wk__arg_int(c, dim), wk__arg_bool(c, dim + 1));
+}
+
+static wk_status topk(wk__call *c) {
+  WK__ARGS(topk);
+  return sort_rows(c, wk__arg_int(c, A_dim), wk__arg_bool(c, A_largest));
+}
+
+/* ==================================================== nonzero ==================================================== */
+
+/* (count of true) i64: places among the elements of a contiguous bool tensor, in order. The host waits for the count.
+ */
+static wk_tensor *places_of_true(const wk_tensor *mask) {
+  wk__cuda_places p = {.source = address(mask), .count = wk__numel(mask)};
+  p.chunks = wk__ceil_div(p.count, WK__PLACES_CHUNK);
+  wk_tensor *counts = scratch(mask, p.chunks + 1, WK_INT64);
+  if (!counts) return NULL;
+  p.counts = address(counts);
+  if (p.count && launch(mask, "kernel_places_count", p.chunks, THREADS, &p) != WK_OK) return NULL;
+  if (p.count && launch(mask, "kernel_places_sum", 1, THREADS, &p) != WK_OK) return NULL;
+  wk_tensor *last = wk_select_int(counts, 0, size(p.chunks));
+  double found = 0;
+  if (!last || wk_tensor_item(last, &found) != WK_OK) return NULL;
+  wk_tensor *out = scratch(mask, (int64_t)found, WK_INT64);
+  if (!out || !found) return out;
+  p.out = address(out);
+  return launch(mask, "kernel_places_give", p.chunks, THREADS, &p) == WK_OK ? out : NULL;
+}
+
+/* (count, dims), a column after the other: the coordinates of places. */
+static wk_tensor *coordinates(wk_tensor *places, const wk_tensor *of) {
+  wk_int sizes[] = {size(of->ndim), places->sizes[0]};
+  wk_tensor *out = wk_new_zeros(places, sizes, 2, WK_INT64, NONE), *rest = places;
+  for (int d = of->ndim - 1; d >= 0 && out; d--) {
+    wk_value length = wk__v_int(wk__size(of, d));
+    wk_tensor *column = wk_select_int(out, 0, size(d)), *place = column ? wk_remainder_Scalar(rest, length) : NULL;
+    if (!place || !wk_copy_(column, place, false)) return NULL;
+    rest = wk_div_Scalar_mode(rest, length, "floor");
+    if (!rest) return NULL;
+  }
+  return out ? wk_transpose_int(out, 0, 1) : NULL;
+}
+
+static wk_status nonzero(wk__call *c) {
+  wk_tensor *self = c->args[0].tensor;
+  wk_tensor *mask = wk_ne_Scalar(self, wk__v_int(0));
+  if (mask) mask = wk_clone(mask, "contiguous_format");
+  wk_tensor *places = mask ? places_of_true(mask) : NULL, *out = places ? coordinates(places, self) : NULL;
+  if (!out) return wk_error_category();
+  c->results[0] = wk__v_tensor(wk__retain(out));
+  return WK_OK;
+}
+
+/* ==================================================== the rows =================================================== */
+
+static wk_status in_scope(wk__call *c, wk_status (*fn)(wk__call *)) {
+  wk_scope scope;
+  wk__keys before = wk__thread.mode.keys_off;
+  wk_scope_begin(&scope);
+  wk__thread.mode.keys_off |= WK__KEY_AUTOGRAD;
+  wk_status status = fn(c);
+  wk__thread.mode.keys_off = before;
+  wk_scope_end(&scope);
+  return status;
+}
+wk_status wk__cuda_sort_rows(wk__call *c) { return in_scope(c, sort); }
+wk_status wk__cuda_topk(wk__call *c) { return in_scope(c, topk); }
+wk_status wk__cuda_nonzero(wk__call *c) { return in_scope(c, nonzero); }

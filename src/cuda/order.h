@@ -1,0 +1,34 @@
+/* Sorting rows and finding places: what the host and the device (on_device/order.c) agree on. Compiled for both. */
+#ifndef WICK_CUDA_ORDER_H
+#define WICK_CUDA_ORDER_H
+
+#include <stdint.h>
+
+enum {
+  WK__SORT_CHUNK = 1024,  /* items that a block sorts in shared memory, two a thread */
+  WK__PLACES_CHUNK = 4096 /* elements whose places a block finds */
+};
+
+/* Rows of `count` elements, contiguous, padded to a power of two with items behind all others. An item is a key and the
+ * place that it comes from; of equal keys the lower place is the first, so that the order is one, and stable. */
+typedef struct wk__cuda_sort {
+  uint64_t source, keys, places; /* elements; (rows, padded) u64 and u32 */
+  uint64_t out;                  /* (rows, given) i64: the places of the first of each row */
+  int64_t rows, count, padded, given;
+  int64_t k, j;      /* of a step: runs of k items, partners j apart */
+  uint64_t infinity; /* floats: bits of the largest value that is not NaN; else 0 */
+  uint64_t flip;     /* all bits of a key where the order is descending */
+  int32_t size;      /* bytes of an element */
+  int32_t kind;      /* wk__cuda_key_kind */
+} wk__cuda_sort;
+typedef enum wk__cuda_key_kind { WK__KEY_BOOL, WK__KEY_UNSIGNED, WK__KEY_SIGNED, WK__KEY_FLOAT } wk__cuda_key_kind;
+
+/* Elements that are not zero: how many before each chunk, then their places in order. */
+typedef struct wk__cuda_places {
+  uint64_t source; /* (count) bool */
+  uint64_t counts; /* (chunks + 1) i64: of each chunk, then before each, and of all */
+  uint64_t out;    /* i64 */
+  int64_t count, chunks;
+} wk__cuda_places;
+
+#endif

@@ -1,0 +1,502 @@
+/* Notes of what steps give a stream, and the CUDA graph made of them.
+ *
+ * In: launches (wk__cuda_give) between begin_step and end_step. Out: one launch of a graph, whose nodes are a chain in
+ * the order of the notes. A note is the launch's arguments and, for each that is an address, the memory it lies in and
+ * how far: where a memory has moved, those words are written anew and the nodes told, so nothing is instantiated twice.
+ * Memory that steps take and give back is the recording's own from then on, at fixed places: a later step gets what an
+ * earlier one has given back.
+ *
+ * Invariant: words are what the graph's nodes have, but for those of stale notes; no function of a note is unloaded.
+ * Tests: tests/cuda/test_graphs.py. */
+#include "cuda/recording.h"
+
+#include <stdlib.h>
+
+/* ---- modules ---- */
+
+struct wk__cuda_held {
+  _Atomic int references;
+  _Atomic bool recorded; /* a graph may run it, of which nobody waits for the end */
+  const wk__cuda_device *device;
+  CUmodule module;
+};
+
+wk__cuda_held *wk__cuda_hold(const wk__cuda_device *device, CUmodule module) {
+  wk__cuda_held *held = wk__alloc_zeroed(sizeof *held);
+  if (!held) return NULL;
+  *held = (wk__cuda_held){.references = 1, .device = device, .module = module};
+  return held;
+}
+
+void wk__cuda_let_go(wk__cuda_held *held) {
+  if (!held || atomic_fetch_sub(&held->references, 1) > 1) return;
+  if (wk__cuda_enter(held->device) == WK_OK) {
+    if (atomic_load(&held->recorded)) (void)wk__cuda.cuCtxSynchronize();
+    (void)wk__cuda.cuModuleUnload(held->module);
+  }
+  wk__free(held);
+}
+
+/* ---- a recording ---- */
+
+typedef struct note {
+  CUfunction function;
+  wk__cuda_held *held; /* owned; NULL */
+  unsigned grid[3], threads, shared;
+  int32_t first_word, word_count, first_place, place_count;
+  bool stale; /* its node has other words */
+  CUgraphNode node;
+} note;
+
+/* A word that is an address: `offset` from the beginning of a memory of the caller's, or, (OWN - n), of own memory n.
+ */
+enum { NO_MEMORY = -1, OWN = -2 };
+typedef struct place {
+  int32_t note, word, memory;
+  int64_t offset;
+} place;
+
+typedef struct own {
+  void *address; /* NULL: somebody else's by now */
+  int64_t capacity;
+  int32_t since; /* the first step that had it */
+  bool taken;
+} own;
+
+typedef struct step {
+  int32_t first_note, first_taken;
+} step;
+
+typedef enum mode { NOTING, COMPARING, DIVERGED } mode;
+
+struct wk__recording {
+  wk__cuda_stream *stream;
+  mode mode;
+  bool failed; /* for want of memory, or what the driver said: no steps any more */
+  note *notes;
+  int64_t note_count, note_capacity;
+  int64_t *words;
+  int64_t word_count, word_capacity;
+  place *places;
+  int64_t place_count, place_capacity;
+  step *steps;
+  int64_t step_count, step_capacity;
+  own *owns;
+  int64_t own_count, own_capacity;
+  int32_t *taken; /* which own memory each allocation of the steps got, in their order */
+  int64_t taken_count, taken_capacity;
+  /* of the step that is noted or compared */
+  wk__memories memories;
+  const char *why;
+  bool for_now;
+  int64_t next_note, next_taken, last_note, last_taken;
+  const uint64_t *current; /* where memories begin, by the caller */
+  /* closed */
+  int64_t memory_count;
+  uint64_t *begins;   /* (memory_count) that the words are of */
+  int32_t *by_memory; /* places by memory: those of memory m begin at first_of[m] */
+  int32_t *first_of;  /* (memory_count + 1) */
+  int32_t *stale;     /* notes, (note_count) */
+  int64_t stale_count;
+  CUgraph graph;
+  CUgraphExec exec;
+};
+
+WK__THREAD_LOCAL wk__recording *wk__cuda_recording;
+
+static bool is_off(void) {
+  static _Atomic(int) known; /* 0: not looked up yet; else 1 + whether it is */
+  int state = atomic_load_explicit(&known, memory_order_relaxed);
+  if (WK_LIKELY(state)) return state == 2;
+  const char *text = getenv("WICK_CUDA_GRAPHS");
+  bool off = text && strcmp(text, "0") == 0;
+  atomic_store(&known, 1 + off);
+  return off;
+}
+
+/* Times are taken around each launch. */
+static wk__recording *create(wk__stream *stream) {
+  if (is_off() || wk__log_on(WK__LOG_KERNEL_TIMES)) return NULL;
+  wk__recording *r = wk__alloc_zeroed(sizeof *r);
+  if (r) r->stream = wk__cuda_stream_of(stream);
+  return r;
+}
+
+static void release(wk__recording *r) {
+  if (!r) return;
+  bool entered = wk__cuda_enter(r->stream->device) == WK_OK;
+  if (entered && r->exec) (void)wk__cuda.cuGraphExecDestroy(r->exec);
+  if (entered && r->graph) (void)wk__cuda.cuGraphDestroy(r->graph);
+  for (int64_t i = 0; i < r->note_count; i++) wk__cuda_let_go(r->notes[i].held);
+  for (int64_t i = 0; i < r->own_count; i++)
+    wk__cuda_release(&r->stream->head, r->owns[i].address, r->owns[i].capacity);
+  wk__free(r->notes), wk__free(r->words), wk__free(r->places), wk__free(r->steps), wk__free(r->owns);
+  wk__free(r->taken), wk__free(r->begins), wk__free(r->by_memory), wk__free(r->first_of), wk__free(r->stale);
+  wk__free(r);
+}
+
+static int64_t notes_end(const wk__recording *r, int64_t step) {
+  return step + 1 < r->step_count ? r->steps[step + 1].first_note : r->note_count;
+}
+static int64_t taken_end(const wk__recording *r, int64_t step) {
+  return step + 1 < r->step_count ? r->steps[step + 1].first_taken : r->taken_count;
+}
+
+/* ---- giving ---- */
+
+static wk_status launch(const wk__cuda_stream *s, const wk__cuda_work *w) {
+  void *params[] = {w->words};
+  return WK__CUDA(cuLaunchKernel, w->function, w->grid[0], w->grid[1], w->grid[2], w->threads, 1, 1, w->shared,
+                  s->handle, params, NULL);
+}
+
+static wk_status launch_note(const wk__recording *r, const note *n) {
+  wk__cuda_work w = {.function = n->function,
+                     .grid = {n->grid[0], n->grid[1], n->grid[2]},
+                     .threads = n->threads,
+                     .shared = n->shared,
+                     .words = r->words + n->first_word};
+  return launch(r->stream, &w);
+}
+
+static void make_stale(wk__recording *r, int32_t number) {
+  note *n = &r->notes[number];
+  if (n->stale) return;
+  n->stale = true;
+  r->stale[r->stale_count++] = number;
+}
+
+/* Words of memories that have moved. */
+static void follow(wk__recording *r, const uint64_t *begins) {
+  for (int64_t m = 0; m < r->memory_count; m++) {
+    if (WK_LIKELY(r->begins[m] == begins[m])) continue;
+    r->begins[m] = begins[m];
+    for (int32_t k = r->first_of[m]; k < r->first_of[m + 1]; k++) {
+      const place *p = &r->places[r->by_memory[k]];
+      r->words[r->notes[p->note].first_word + p->word] = (int64_t)(begins[m] + (uint64_t)p->offset);
+      make_stale(r, p->note);
+    }
+  }
+}
+
+static wk_status give_notes(wk__recording *r, int64_t end, const uint64_t *begins) {
+  wk_status status = wk__cuda_enter(r->stream->device);
+  follow(r, begins);
+  for (int64_t i = 0; status == WK_OK && i < end; i++) status = launch_note(r, &r->notes[i]);
+  return status;
+}
+
+static wk_status give_until(wk__recording *r, int64_t step, const uint64_t *begins) {
+  return give_notes(r, step < r->step_count ? r->steps[step].first_note : r->note_count, begins);
+}
+
+static CUDA_KERNEL_NODE_PARAMS params_of(const note *n, void **params) {
+  return (CUDA_KERNEL_NODE_PARAMS){.func = n->function,
+                                   .gridDimX = n->grid[0],
+                                   .gridDimY = n->grid[1],
+                                   .gridDimZ = n->grid[2],
+                                   .blockDimX = n->threads,
+                                   .blockDimY = 1,
+                                   .blockDimZ = 1,
+                                   .sharedMemBytes = n->shared,
+                                   .kernelParams = params};
+}
+
+static wk_status tell_node(wk__recording *r, note *n) {
+  void *params[] = {r->words + n->first_word};
+  CUDA_KERNEL_NODE_PARAMS p = params_of(n, params);
+  n->stale = false;
+  return WK__CUDA(cuGraphExecKernelNodeSetParams_v2, r->exec, n->node, &p);
+}
+
+static wk_status give(wk__recording *r, const uint64_t *begins) {
+  wk_status status = wk__cuda_enter(r->stream->device);
+  follow(r, begins);
+  for (int64_t i = 0; i < r->stale_count; i++)
+    if (status == WK_OK) status = tell_node(r, &r->notes[r->stale[i]]);
+  if (status == WK_OK) r->stale_count = 0;
+  if (status == WK_OK) status = WK__CUDA(cuGraphLaunch, r->exec, r->stream->handle);
+  return status == WK_OK ? wk__cuda_check_work(r->stream) : status;
+}
+
+/* ---- noting ---- */
+
+static wk_status copy_words(wk__recording *r, const wk__cuda_work *w, note *n) {
+  WK_TRY(wk__grow(&r->words, &r->word_capacity, r->word_count + w->word_count, sizeof *r->words));
+  n->first_word = (int32_t)r->word_count, n->word_count = w->word_count;
+  memcpy(r->words + r->word_count, w->words, (size_t)w->word_count * sizeof *r->words);
+  r->word_count += w->word_count;
+  return WK_OK;
+}
+
+static int32_t own_of(const wk__recording *r, uint64_t address, int64_t *out_offset) {
+  for (int64_t i = r->own_count - 1; i >= 0; i--) {
+    uint64_t begin = (uint64_t)(uintptr_t)r->owns[i].address;
+    *out_offset = (int64_t)(address - begin);
+    if (begin && address - begin < (uint64_t)r->owns[i].capacity) return (int32_t)(OWN - i);
+  }
+  return NO_MEMORY;
+}
+
+static uint64_t begin_of(const wk__recording *r, const uint64_t *begins, int32_t memory) {
+  return memory >= 0 ? begins[memory] : (uint64_t)(uintptr_t)r->owns[OWN - memory].address;
+}
+
+static wk_status note_place(wk__recording *r, const wk__cuda_work *w, const wk__cuda_address *a) {
+  int64_t offset, moved = ((const int64_t *)w->words)[a->word] - (int64_t)a->of;
+  int32_t memory = own_of(r, a->of, &offset);
+  if (memory == NO_MEMORY) memory = r->memories.find(r->memories.context, a->of, &offset);
+  if (memory == NO_MEMORY) {
+    wk__cuda_stop_recording(false, "it uses memory that is not the run's");
+    return WK_OK;
+  }
+  WK_TRY(wk__grow(&r->places, &r->place_capacity, r->place_count + 1, sizeof *r->places));
+  r->places[r->place_count++] = (place){(int32_t)r->note_count, (int32_t)a->word, memory, offset + moved};
+  r->memory_count = wk__max(r->memory_count, memory + 1);
+  return WK_OK;
+}
+
+static wk_status note_work(wk__recording *r, const wk__cuda_work *w) {
+  note n = {.function = w->function,
+            .held = w->held,
+            .grid = {w->grid[0], w->grid[1], w->grid[2]},
+            .threads = w->threads,
+            .shared = w->shared,
+            .first_place = (int32_t)r->place_count};
+  WK_TRY(copy_words(r, w, &n));
+  for (int i = 0; i < w->address_count; i++) WK_TRY(note_place(r, w, &w->addresses[i]));
+  n.place_count = (int32_t)r->place_count - n.first_place;
+  WK_TRY(wk__grow(&r->notes, &r->note_capacity, r->note_count + 1, sizeof n));
+  if (n.held) {
+    atomic_fetch_add(&n.held->references, 1);
+    atomic_store(&n.held->recorded, true);
+  }
+  r->notes[r->note_count++] = n;
+  return WK_OK;
+}
+
+static wk_status begin_step(wk__recording *r, wk__memories memories) {
+  WK_TRY(wk__grow(&r->steps, &r->step_capacity, r->step_count + 1, sizeof *r->steps));
+  r->steps[r->step_count++] = (step){(int32_t)r->note_count, (int32_t)r->taken_count};
+  r->memories = memories;
+  r->mode = NOTING;
+  r->why = NULL;
+  wk__cuda_recording = r;
+  return WK_OK;
+}
+
+/* What the step has taken and not given back is a result's, and no longer ours; where an earlier step has had it as
+ * well, other memory takes its place there. */
+static wk_status leave_taken(wk__recording *r) {
+  for (int64_t i = 0; i < r->own_count; i++) {
+    own *o = &r->owns[i];
+    if (!o->taken) continue;
+    if (!r->why) r->why = "it makes its results itself";
+    bool earlier = o->since < r->step_count - 1;
+    o->taken = false;
+    o->address = earlier ? wk__cuda_allocate(&r->stream->head, o->capacity, &o->capacity) : NULL;
+    if (earlier && !o->address) return wk_error_category();
+  }
+  return WK_OK;
+}
+
+static void forget_step(wk__recording *r) {
+  const step *s = &r->steps[--r->step_count];
+  while (r->note_count > s->first_note) {
+    const note *n = &r->notes[--r->note_count];
+    wk__cuda_let_go(n->held);
+    r->word_count = n->first_word;
+  }
+  while (r->place_count && r->places[r->place_count - 1].note >= s->first_note) r->place_count--;
+  r->taken_count = s->first_taken;
+}
+
+static wk__recorded end_step(wk__recording *r, int64_t *out_launches, const char **out_why) {
+  wk__cuda_recording = NULL;
+  *out_launches = r->note_count - r->steps[r->step_count - 1].first_note;
+  if (leave_taken(r) != WK_OK) r->failed = true, wk_error_clear();
+  if (r->failed) r->why = "there is no memory for it";
+  *out_why = r->why;
+  if (!r->why) return WK__RECORDED;
+  forget_step(r);
+  return r->for_now && !r->failed ? WK__NOT_NOW : WK__NOT_EVER;
+}
+
+/* ---- closing ---- */
+
+static wk_status sort_places(wk__recording *r) {
+  r->begins = wk__alloc_zeroed((size_t)(r->memory_count + 1) * sizeof *r->begins);
+  r->first_of = wk__alloc_zeroed((size_t)(r->memory_count + 2) * sizeof *r->first_of);
+  r->by_memory = wk__alloc_zeroed((size_t)(r->place_count + 1) * sizeof *r->by_memory);
+  r->stale = wk__alloc_zeroed((size_t)(r->note_count + 1) * sizeof *r->stale);
+  if (!r->begins || !r->first_of || !r->by_memory || !r->stale) return WK_OUT_OF_MEMORY;
+  for (int64_t i = 0; i < r->place_count; i++)
+    if (r->places[i].memory >= 0) r->first_of[r->places[i].memory + 2]++;
+  for (int64_t m = 0; m < r->memory_count; m++) r->first_of[m + 2] += r->first_of[m + 1];
+  for (int64_t i = 0; i < r->place_count; i++)
+    if (r->places[i].memory >= 0) r->by_memory[r->first_of[r->places[i].memory + 1]++] = (int32_t)i;
+  return WK_OK;
+}
+
+static void write_places(wk__recording *r, const uint64_t *begins) {
+  memcpy(r->begins, begins, (size_t)r->memory_count * sizeof *begins);
+  for (int64_t i = 0; i < r->place_count; i++) {
+    const place *p = &r->places[i];
+    uint64_t begin = begin_of(r, begins, p->memory);
+    r->words[r->notes[p->note].first_word + p->word] = (int64_t)(begin + (uint64_t)p->offset);
+  }
+}
+
+static wk_status close_recording(wk__recording *r, const uint64_t *begins) {
+  WK_TRY(sort_places(r));
+  write_places(r, begins);
+  WK_TRY(wk__cuda_enter(r->stream->device));
+  WK_TRY(WK__CUDA(cuGraphCreate, &r->graph, 0));
+  for (int64_t i = 0; i < r->note_count; i++) {
+    note *n = &r->notes[i];
+    void *params[] = {r->words + n->first_word};
+    CUDA_KERNEL_NODE_PARAMS p = params_of(n, params);
+    const CUgraphNode *behind = i ? &r->notes[i - 1].node : NULL;
+    WK_TRY(WK__CUDA(cuGraphAddKernelNode_v2, &n->node, r->graph, behind, i > 0, &p));
+  }
+  return WK__CUDA(cuGraphInstantiateWithFlags, &r->exec, r->graph, 0);
+}
+
+/* ---- comparing ---- */
+
+/* From here on the thread's work is its own: what was noted in front of it is given by itself first. */
+static wk_status diverge(wk__recording *r) {
+  wk__cuda_recording = NULL;
+  r->mode = DIVERGED;
+  for (int64_t i = 0; i < r->own_count; i++)
+    if (r->owns[i].taken) r->owns[i] = (own){0};
+  return give_notes(r, r->next_note, r->current);
+}
+
+/* The same function over the same memories. */
+static bool is_same(const wk__recording *r, const note *n, const wk__cuda_work *w) {
+  bool same = n->function == w->function && memcmp(n->grid, w->grid, sizeof n->grid) == 0 && n->threads == w->threads &&
+              n->shared == w->shared && n->word_count == w->word_count && n->place_count == w->address_count;
+  for (int i = 0; same && i < w->address_count; i++) {
+    const place *p = &r->places[n->first_place + i];
+    const wk__cuda_address *a = &w->addresses[i];
+    uint64_t begin = begin_of(r, r->current, p->memory);
+    same = p->word == (int32_t)a->word && (uint64_t)((const int64_t *)w->words)[a->word] == begin + (uint64_t)p->offset;
+  }
+  return same;
+}
+
+static bool compare(wk__recording *r, const wk__cuda_work *w) {
+  if (r->next_note == r->last_note) return false;
+  note *n = &r->notes[r->next_note];
+  int64_t *words = r->words + n->first_word;
+  size_t bytes = (size_t)n->word_count * sizeof *words;
+  if (!is_same(r, n, w)) return false;
+  if (memcmp(words, w->words, bytes) != 0) {
+    memcpy(words, w->words, bytes);
+    make_stale(r, (int32_t)r->next_note);
+  }
+  r->next_note++;
+  return true;
+}
+
+static void begin_again(wk__recording *r, int64_t step, const uint64_t *begins) {
+  r->mode = COMPARING;
+  r->current = begins;
+  r->next_note = r->steps[step].first_note, r->last_note = notes_end(r, step);
+  r->next_taken = r->steps[step].first_taken, r->last_taken = taken_end(r, step);
+  wk__cuda_recording = r;
+}
+
+static bool end_again(wk__recording *r) {
+  bool all = r->mode == COMPARING && r->next_note == r->last_note;
+  if (r->mode == COMPARING && !all) r->failed = diverge(r) != WK_OK; /* it gave less */
+  wk__cuda_recording = NULL;
+  return all;
+}
+
+/* ---- what the device's code says ---- */
+
+wk_status wk__cuda_give(wk__cuda_stream *s, const wk__cuda_work *w) {
+  wk__recording *r = wk__cuda_recording;
+  if (WK_LIKELY(!r)) return launch(s, w);
+  if (s != r->stream) wk__cuda_stop_recording(false, "it uses another stream");
+  if (r->mode == COMPARING) {
+    if (compare(r, w)) return WK_OK;
+    WK_TRY(diverge(r));
+  } else if (r->mode == NOTING && !r->why && note_work(r, w) != WK_OK) {
+    r->failed = true;
+    wk__cuda_stop_recording(false, "there is no memory for it");
+    wk_error_clear();
+  }
+  return launch(s, w);
+}
+
+void wk__cuda_stop_recording(bool for_now, const char *why) {
+  wk__recording *r = wk__cuda_recording;
+  if (!r) return;
+  if (r->mode == COMPARING && diverge(r) != WK_OK) r->failed = true;
+  if (r->mode != NOTING || r->why) return;
+  r->why = why;
+  r->for_now = for_now;
+}
+
+bool wk__cuda_recorded_allocate(const wk__cuda_stream *s, int64_t bytes, void **out, int64_t *out_capacity) {
+  wk__recording *r = wk__cuda_recording;
+  own *found = NULL;
+  int32_t number = -1;
+  if (s != r->stream) return false;
+  if (r->mode == COMPARING) {
+    number = r->next_taken < r->last_taken ? r->taken[r->next_taken++] : -1;
+    if (number >= 0 && !r->owns[number].taken && r->owns[number].capacity >= bytes) found = &r->owns[number];
+    if (!found) wk__cuda_stop_recording(false, "it takes other memory");
+  } else {
+    for (int64_t i = 0; i < r->own_count; i++) {
+      own *o = &r->owns[i];
+      bool fits = !o->taken && o->address && o->capacity >= bytes && o->capacity <= 2 * bytes + 4096;
+      if (fits && (!found || o->capacity < found->capacity)) found = o, number = (int32_t)i;
+    }
+    if (found && wk__grow(&r->taken, &r->taken_capacity, r->taken_count + 1, sizeof *r->taken) != WK_OK) return false;
+    if (found) r->taken[r->taken_count++] = number;
+  }
+  if (!found) return false;
+  found->taken = true;
+  *out = found->address;
+  *out_capacity = found->capacity;
+  return true;
+}
+
+void wk__cuda_recorded_add(wk__cuda_stream *s, void *memory, int64_t capacity) {
+  wk__recording *r = wk__cuda_recording;
+  if (s != r->stream || r->mode != NOTING) return;
+  if (wk__grow(&r->owns, &r->own_capacity, r->own_count + 1, sizeof *r->owns) != WK_OK ||
+      wk__grow(&r->taken, &r->taken_capacity, r->taken_count + 1, sizeof *r->taken) != WK_OK) {
+    wk__cuda_stop_recording(false, "there is no memory for it");
+    wk_error_clear();
+    return;
+  }
+  r->taken[r->taken_count++] = (int32_t)r->own_count;
+  r->owns[r->own_count++] = (own){memory, capacity, (int32_t)r->step_count - 1, true};
+}
+
+bool wk__cuda_recorded_release(const void *memory) {
+  wk__recording *r = wk__cuda_recording;
+  for (int64_t i = 0; i < r->own_count; i++) {
+    if (r->owns[i].address != memory) continue;
+    r->owns[i].taken = false;
+    return true;
+  }
+  return false;
+}
+
+const wk__recording_type wk__cuda_recordings = {
+    .create = create,
+    .release = release,
+    .begin_step = begin_step,
+    .end_step = end_step,
+    .close = close_recording,
+    .begin_again = begin_again,
+    .end_again = end_again,
+    .give = give,
+    .give_until = give_until,
+};

@@ -1,0 +1,50 @@
+/* Launches, and the notes of them that become CUDA graphs (wk__recording_type in device/device.h).
+ *
+ * Whatever the device's code gives a stream goes through here, or says that it cannot be noted: a launch by
+ * wk__cuda_give, all else by wk__cuda_not_recorded. A thread has at most one recording that notes what it gives. */
+#ifndef WICK_CUDA_RECORDING_H
+#define WICK_CUDA_RECORDING_H
+
+#include "cuda/internal.h"
+
+/* A module that is unloaded when nobody can launch its functions any more: neither the code that made it nor a
+ * recording. */
+typedef struct wk__cuda_held wk__cuda_held;
+wk__cuda_held *wk__cuda_hold(const wk__cuda_device *device, CUmodule steal_module); /* NULL for want of memory */
+void wk__cuda_let_go(wk__cuda_held *held);                                          /* NULL is fine */
+
+/* An argument that is an address. `of` lies in the memory that it is meant for, which it need not itself: the first
+ * element of a buffer, say. */
+typedef struct wk__cuda_address {
+  uint32_t word;
+  uint64_t of;
+} wk__cuda_address;
+
+typedef struct wk__cuda_work {
+  CUfunction function;
+  wk__cuda_held *held; /* that the function is of; NULL: it stays as long as the process */
+  unsigned grid[3], threads, shared;
+  void *words; /* one structure by value, of 8-byte words */
+  int word_count;
+  const wk__cuda_address *addresses; /* those of other than the device's own memory */
+  int address_count;
+} wk__cuda_work;
+WK_MUST_USE wk_status wk__cuda_give(wk__cuda_stream *stream, const wk__cuda_work *work);
+
+extern WK__THREAD_LOCAL wk__recording *wk__cuda_recording; /* NULL: nothing is noted */
+
+/* Something that no recording can do follows on this thread. for_now: another time it may be something else. */
+void wk__cuda_stop_recording(bool for_now, const char *why);
+static inline void wk__cuda_not_recorded(const char *why) {
+  if (WK_UNLIKELY(wk__cuda_recording != NULL)) wk__cuda_stop_recording(false, why);
+}
+
+/* The allocator's first question: memory that the recording has. false: it has none, and nothing has been done. */
+bool wk__cuda_recorded_allocate(const wk__cuda_stream *stream, int64_t bytes, void **out, int64_t *out_capacity);
+bool wk__cuda_recorded_release(const void *memory);
+/* Memory that was taken for the step that is noted. */
+void wk__cuda_recorded_add(wk__cuda_stream *stream, void *memory, int64_t capacity);
+
+extern const wk__recording_type wk__cuda_recordings;
+
+#endif

@@ -1,0 +1,60 @@
+/* Branches on a tensor's value whose other way does nothing but raise: assert statements, and checks of arguments.
+ *
+ * The value is computed while it is recorded, beside the graph. Where it says that the program goes on, the graph gets
+ * a call that fails where it does not: such a call is run plainly, and raises where it has to. An assertion that does
+ * not hold at once ends the segment in front of it, and raises behind that.
+ *
+ * In: a tensor, at a branch. Out: the truth that goes on. Tests: tests/python/capture/test_assertions.py. */
+#include "dynamo/capture/known.h"
+#include "trace/trace.h"
+
+#define BINDING (f->session->binding)
+
+static wk_status call(const wk_op *op, const wk_value *args, wk_value *out) {
+  bool before = wk__thread.mode.grad_enabled;
+  wk__thread.mode.grad_enabled = false;
+  wk_status status = wk_call(op, args, NULL, out);
+  wk__thread.mode.grad_enabled = before;
+  return status;
+}
+
+/* t, or not t, has to be true. */
+static wk_status record(wk_tensor *t, bool wanted, const char *message) {
+  wk_value condition[] = {{.tag = WK_VALUE_TENSOR, .tensor = t}}, negated = {0}, made = {0};
+  wk_status status = wanted ? WK_OK : call(WK__OP(logical_not), condition, &negated);
+  wk_value args[] = {wanted ? condition[0] : negated, {.tag = WK_VALUE_STRING, .string = message}};
+  if (status == WK_OK) status = call(WK__OP(_assert_async_msg), args, &made);
+  wk_value_release(&negated);
+  wk_value_release(&made);
+  return status;
+}
+
+static int refuse(wk__frame *f, const char *why) {
+  wk__refuse(f, "%s", why);
+  return -1;
+}
+
+int wk__branch_on_tensor(wk__frame *f, wk__recording *r, PyObject *o) {
+  static const char no_text[] = "Assertion failed";
+  wk__raising_branch branch;
+  wk_tensor *t = BINDING->tensor_of(o);
+  bool simple = Py_TYPE(o) == BINDING->tensor_type && !wk_dtype_is_complex((wk_dtype)t->dtype) && !r->tries &&
+                wk_int_is_known(t->numel) && t->numel.bits == 1 && !(t->flags & WK__TENSOR_SYMBOLIC);
+  if (!simple || !wk__frame_branch_raises(f, &branch)) return refuse(f, "a branch on a tensor's value");
+  if (wk__is_foreign(r, o) && wk__tracer_node(f->session->tracer, t) == NULL) wk_error_clear();
+  bool truth;
+  if (wk__tracer_truth(f->session->tracer, t, &truth) != WK_OK) {
+    wk_error_clear();
+    return refuse(f, "a check of a value that depends on random numbers");
+  }
+  if (truth != branch.jumps_if) {
+    wk__refuse_as(f, WK__REFUSED_VALUE, "a check that fails");
+    return -1;
+  }
+  const char *message = branch.message ? PyUnicode_AsUTF8(branch.message) : no_text;
+  wk_status status = message ? record(t, branch.jumps_if, message) : WK_UNSUPPORTED;
+  PyErr_Clear();
+  if (status == WK_OK && wk__recording_of(f) == r) return truth;
+  wk_error_clear();
+  return wk__recording_of(f) == r ? refuse(f, "a check that cannot be recorded") : truth;
+}

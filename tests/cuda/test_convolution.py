@@ -1,0 +1,83 @@
+"""Convolutions on the device: forward and both gradients are the CPU's, for every kind of them, and run there."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import wick as torch
+import wick.nn.functional as F  # noqa: N812
+
+KINDS = {
+    "plain": ((2, 3, 9, 8), (5, 3, 3, 2), {}),
+    "stride": ((3, 4, 9, 10), (6, 4, 3, 3), {"stride": (2, 3), "padding": 1}),
+    "dilation": ((2, 4, 11, 9), (3, 4, 3, 2), {"dilation": (2, 3), "padding": (2, 1)}),
+    "groups": ((2, 6, 7, 7), (8, 3, 3, 3), {"groups": 2, "padding": 1}),
+    "depthwise": ((2, 8, 6, 6), (8, 1, 3, 3), {"groups": 8, "padding": 1}),
+    "one by one": ((2, 16, 5, 5), (8, 16, 1, 1), {}),
+    "line": ((2, 4, 17), (6, 2, 5), {"groups": 2, "stride": 2}),
+    "volume": ((1, 2, 5, 6, 4), (3, 2, 2, 3, 2), {"padding": (1, 0, 1), "stride": (1, 2, 1)}),
+}
+TRANSPOSED = {
+    "plain": ((2, 3, 4, 5), (3, 4, 3, 2), {}),
+    "stride": ((2, 4, 4, 5), (4, 3, 3, 3), {"stride": (2, 3), "padding": 1, "output_padding": (1, 2)}),
+    "dilation": ((2, 4, 4, 4), (4, 2, 3, 3), {"dilation": 2, "padding": 3}),
+    "groups": ((2, 6, 4, 4), (6, 2, 3, 3), {"groups": 3, "stride": 2}),
+    "line": ((2, 4, 7), (4, 2, 5), {"stride": 3}),
+}
+CASES = [(name, False) for name in KINDS] + [(name, True) for name in TRANSPOSED]
+
+
+def convolve(x, w, b, transposed, options):
+    dims = x.dim() - 2
+    function = getattr(F, f"conv{'_transpose' if transposed else ''}{dims}d")
+    return function(x, w, b, **options)
+
+
+def results(device, case, transposed, dtype, layout):
+    size, weight_size, options = (TRANSPOSED if transposed else KINDS)[case]
+    torch.manual_seed(3)
+    x, w = torch.randn(size, dtype=torch.float64), torch.randn(weight_size, dtype=torch.float64)
+    out_channels = weight_size[1] * options.get("groups", 1) if transposed else weight_size[0]
+    leaves = [t.to(dtype) for t in (x, w, torch.randn(out_channels, dtype=torch.float64))]
+    if layout == "channels last":
+        leaves[:2] = [t.contiguous(memory_format=torch.channels_last) for t in leaves[:2]]
+    leaves = [t.to(device).requires_grad_() for t in leaves]
+    y = convolve(*leaves, transposed, options)
+    y.backward(torch.linspace(-1, 1, y.numel()).reshape(y.shape).to(device, dtype))
+    return [y.detach(), *(leaf.grad for leaf in leaves)]
+
+
+@pytest.mark.parametrize("case, transposed", CASES)
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 2e-5), (torch.float64, 1e-12), (torch.bfloat16, 2e-2)])
+def test_convolutions(case, transposed, dtype, tolerance):
+    """Products of the device add in an order of their own where the CPU takes another way than columns."""
+    layouts = ["planes"] + ["channels last"] * (len((TRANSPOSED if transposed else KINDS)[case][0]) == 4)
+    for layout in layouts:
+        wanted = results("cpu", case, transposed, dtype, layout)
+        found = results("cuda", case, transposed, dtype, layout)
+        for w, f in zip(wanted, found, strict=True):
+            assert f.device.type == "cuda" and f.stride() == w.stride()
+            scale = max(w.abs().max().item(), 1)
+            assert (f.cpu().double() - w.double()).abs().max().item() <= tolerance * scale
+
+
+def test_no_images():
+    w = torch.ones(2, 3, 3, 3, device="cuda", requires_grad=True)
+    y = F.conv2d(torch.ones(0, 3, 5, 5, device="cuda"), w)
+    assert y.shape == (0, 2, 3, 3)
+    y.sum().backward()
+    assert not w.grad.any()
+
+
+def test_nothing_is_computed_on_the_host():
+    program = """
+import wick as torch
+x, w = torch.ones(2, 3, 6, 6, device="cuda", requires_grad=True), torch.ones(4, 3, 3, 3, device="cuda", requires_grad=True)
+torch.nn.functional.conv2d(x, w, stride=2, padding=1).sum().backward()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"WICK_LOGS": "ops"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "on the host" not in done.stdout + done.stderr
