@@ -34,12 +34,13 @@ static int emit_range(tile_writer *w, const wk__tile_instr *i, int at) {
   return out;
 }
 
-static int emit_offset(tile_writer *w, const wk__tile_instr *i, int at) {
+static int emit_offset(tile_writer *w, wk__tile v, int at) {
+  const wk__tile_instr *i = instr_at(w, v);
   int count = registers_of(&w->layouts[at]), out = new_registers(w, CLASS_D, count),
       size = wk__dtypes[i->type.dtype].size;
   int pointer = base_of(w, i->operands[0], at), index = base_of(w, i->operands[1], at);
   const wk__tile_type *t = type_at(w, i->operands[1]);
-  for (int r = 0; r < count; r++) {
+  for (int r = 0; r < count; r += w->free[v] ? 1 : 1 << w->step[v]) {
     int by = wk__ptx_long(&w->text);
     if (class_of(t) == CLASS_P)
       SAY("selp.b64 %%d%d, %d, 0, %%p%d", by, size, index + r);
@@ -68,6 +69,17 @@ static int emit_source(tile_writer *w, wk__tile v, int at) {
 static int emit_cast_or_bits(tile_writer *w, const wk__tile_instr *i, int at) {
   int count = registers_of(&w->layouts[at]), out = new_registers(w, class_of(&i->type), count);
   int in = base_of(w, i->operands[0], at);
+  const wk__tile_type *from = type_at(w, i->operands[0]);
+  if (i->op == WK__TILE_cast && class_of(&i->type) == CLASS_H && from->dtype == WK_FLOAT32 && !from->pointer &&
+      count > 1 && w->kind->capability >= 80) { /* two at once */
+    for (int r = 0; r < count; r += 2) {
+      int pair = new_word(w);
+      SAY("cvt.rn.%s.f32 %%r%d, %%r%d, %%r%d", i->type.dtype == WK_FLOAT16 ? "f16x2" : "bf16x2", pair, in + r + 1,
+          in + r);
+      SAY("mov.b32 {%%h%d, %%h%d}, %%r%d", out + r, out + r + 1, pair);
+    }
+    return out;
+  }
   for (int r = 0; r < count; r++)
     (i->op == WK__TILE_cast ? emit_cast : emit_bits)(w, type_at(w, i->operands[0]), &i->type, out + r, in + r);
   return out;
@@ -102,7 +114,7 @@ static int emit_value(tile_writer *w, wk__tile v, int at) {
     case WK__TILE_permute:
       return emit_source(w, v, at);
     case WK__TILE_offset:
-      return emit_offset(w, i, at);
+      return emit_offset(w, v, at);
     case WK__TILE_reduce:
       return emit_reduce(w, v, at);
     case WK__TILE_scan:
@@ -150,9 +162,26 @@ static void make_others(tile_writer *w, const wk__tile *values, int count) {
   if (n) convert(w, changes, n);
 }
 
+/* A carry that nothing but products of its own loop reads. */
+static bool is_read_by_products(const tile_writer *w, wk__tile carry) {
+  int depth = 0;
+  wk__tile v = carry;
+  while (instr_at(w, v)->op == WK__TILE_carry) v++;
+  if (instr_at(w, v)->op != WK__TILE_for) return false;
+  for (wk__tile u = v; u < w->k->count; u++) {
+    const wk__tile_instr *i = instr_at(w, u);
+    depth += (i->op == WK__TILE_for || i->op == WK__TILE_while || i->op == WK__TILE_if) - (i->op == WK__TILE_end);
+    for (int o = 0; o < 4; o++)
+      if (i->operands[o] == carry && !(i->op == WK__TILE_set && o == 0) && (i->op != WK__TILE_dot || depth != 1))
+        return false;
+  }
+  return true;
+}
+
 /* A load whose first reader stands in the same region waits with its other layouts for that: loads that follow are
  * under way then, and two operands of a product share their barriers. */
 static bool can_wait(const tile_writer *w, wk__tile v) {
+  if (instr_at(w, v)->op == WK__TILE_carry) return is_read_by_products(w, v);
   if (instr_at(w, v)->op != WK__TILE_load) return false;
   for (wk__tile u = v + 1; u < w->k->count; u++) {
     const wk__tile_instr *i = instr_at(w, u);
@@ -190,7 +219,7 @@ static void emit_carry(tile_writer *w, wk__tile v) {
   own->made = true;
   if (!i->operands[0]) return;
   int in = value_in(w, i->operands[0], w->own[v]);
-  for (int r = 0; r < count; r++) move_register(w, class_of(&i->type), own->base + r, in + r);
+  for (int r = 0; r < count; r += 1 << w->step[v]) move_register(w, class_of(&i->type), own->base + r, in + r);
 }
 
 /* A carry's other layouts are made where it has a new value: at the top of its loop, and behind it. */
@@ -198,7 +227,7 @@ static void make_carries(tile_writer *w, wk__tile begin) {
   for (wk__tile v = begin - 1; v > 0 && instr_at(w, v)->op == WK__TILE_carry; v--) {
     for (int n = 0; n < w->variant_count[v]; n++)
       if (w->variants[v][n].layout != w->own[v]) w->variants[v][n].made = false;
-    if (w->variant_count[v]) make_others(w, &v, 1);
+    if (w->variant_count[v] && !can_wait(w, v)) make_others(w, &v, 1);
   }
 }
 
@@ -220,7 +249,7 @@ static wk__tile emit_sets(tile_writer *w, wk__tile v) {
       if (turn == 0) kept[s - v] = new_registers(w, c, count);
       int in = turn ? kept[s - v] : value_in(w, from, w->own[to]);
       int out = turn ? value_in(w, to, w->own[to]) : kept[s - v];
-      for (int r = 0; r < count; r++) move_register(w, c, out + r, in + r);
+      for (int r = 0; r < count; r += 1 << w->step[to]) move_register(w, c, out + r, in + r);
     }
   wk__free(kept);
   return end;
@@ -336,6 +365,9 @@ static wk_status write(tile_writer *w) {
   SAY("mov.u32 %%r%d, memory", w->shared_base);
   for (int n = 1; n <= w->layout_count; n++) w->place[n] = place_of(w, &w->layouts[n]);
   int layouts = w->layout_count;
+  find_steps(w);
+  for (wk__tile v = 1; v < w->k->count; v++)
+    w->approximates |= instr_at(w, v)->op == WK__TILE_dot && uses_tensor_cores(w, v);
   w->done = w->text.labels++;
   emit_all(w);
   wk__ptx_label(&w->text, w->done);
@@ -381,25 +413,36 @@ static char *finish(tile_writer *w) {
 
 static bool allocate(tile_writer *w) {
   size_t n = (size_t)w->k->count;
-  w->own = wk__alloc_zeroed(n), w->free = wk__alloc_zeroed(n), w->order = wk__alloc_zeroed(n);
+  w->own = wk__alloc_zeroed(n), w->free = wk__alloc_zeroed(n), w->order = wk__alloc_zeroed(n),
+  w->step = wk__alloc_zeroed(n);
   w->variant_count = wk__alloc_zeroed(n), w->variants = wk__alloc_zeroed(n * sizeof *w->variants);
-  return w->own && w->free && w->order && w->variant_count && w->variants;
+  return w->own && w->free && w->order && w->step && w->variant_count && w->variants;
 }
 
 wk_status wk__ptx_write_tile(const wk__tile_kernel *kernel, const wk__ptx_tile_kind *kind, wk__ptx_tile_kernel *out) {
   tile_writer *w = wk__alloc_zeroed(sizeof *w);
+  wk__tile_kernel *ahead = wk__tile_copy(kernel);
   *out = (wk__ptx_tile_kernel){.threads = 32 * kernel->warps};
-  if (!w) return WK_OUT_OF_MEMORY;
-  w->k = kernel, w->kind = kind, w->threads = out->threads, w->thread_bits = log2_of(out->threads);
-  wk_status status = allocate(w) ? write(w) : WK_OUT_OF_MEMORY;
+  wk_status status = w && ahead ? wk__tile_load_ahead(ahead) : WK_OUT_OF_MEMORY;
+  if (status != WK_OK) {
+    wk__tile_release(ahead);
+    wk__free(w);
+    return status;
+  }
+  int looks = 0;
+  w->looks = &looks;
+  w->k = ahead, w->kind = kind, w->threads = out->threads, w->thread_bits = log2_of(out->threads);
+  status = allocate(w) ? write(w) : WK_OUT_OF_MEMORY;
   if (status == WK_OK && !(out->text = finish(w))) status = WK_OUT_OF_MEMORY;
   out->shared = w->shared;
   wk__string_release(&w->text.code);
   wk__free(w->own);
   wk__free(w->free);
   wk__free(w->order);
+  wk__free(w->step);
   wk__free(w->variant_count);
   wk__free(w->variants);
   wk__free(w);
+  wk__tile_release(ahead);
   return status;
 }

@@ -9,7 +9,8 @@
  * the thread's. So a transpose, a new dim or a broadcast moves nothing; other changes of layout, and reductions across
  * warps, go through shared memory. Products of small floats are mma.sync from capability 8.0 on, others chains of fused
  * multiply-adds in the IR's order. Reductions are the IR's tree, functions the CPU's (codegen/ptx.h), so the bits are
- * the interpreter's, but for tensor cores, atomics and NaNs' payloads. Tests: tests/cuda/test_tiles.py. */
+ * the interpreter's, but for atomics and NaNs' payloads. A kernel with products on tensor cores has bits of its own in
+ * any case: it takes exponentials (ex2.approx) and extremes as the device has them. Tests: tests/cuda/test_tiles.py. */
 #ifndef WICK_CODEGEN_PTX_TILE_H
 #define WICK_CODEGEN_PTX_TILE_H
 

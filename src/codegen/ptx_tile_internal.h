@@ -6,7 +6,7 @@
 #include "codegen/ptx_text.h"
 #include "codegen/ptx_tile.h"
 
-enum { TILE_BITS = 20, MAX_LAYOUTS = 96, MAX_VARIANTS = 6, THREAD = 32, MAX_REGISTERS = 1024 };
+enum { TILE_BITS = 20, MAX_LAYOUTS = 96, MAX_VARIANTS = 6, THREAD = 32, MAX_REGISTERS = 1024, MOST_LOOKS = 4096 };
 
 /* bit[p]: where bit p of a position is: bit r of a register's number, or THREAD + t of the thread's. */
 typedef struct layout {
@@ -36,6 +36,7 @@ typedef struct tile_writer {
   int layout_count;
   uint8_t *own;   /* (instructions) layout that a value is computed in, 1 and more; 0: not known */
   uint8_t *free;  /* (instructions) bool: computed again in each layout */
+  uint8_t *step;  /* (instructions) of pointers: each 2^step-th register is read */
   uint8_t *order; /* (instructions) of pointers: the dim along which they are neighbours, one more than it */
   variant (*variants)[MAX_VARIANTS];
   uint8_t *variant_count;
@@ -45,7 +46,8 @@ typedef struct tile_writer {
   int unique;
   int done; /* label of the kernel's end */
   bool unsupported;
-  int visiting;
+  bool approximates; /* there are products on tensor cores, whose bits are theirs: exponentials are the device's, too */
+  int *looks;        /* at values in the search at hand: what is shared is looked at again, so a search has an end */
 } tile_writer;
 
 static inline const wk__tile_instr *instr_at(const tile_writer *w, wk__tile v) { return &w->k->instrs[v]; }
@@ -110,6 +112,8 @@ void combine(tile_writer *w, int op, const wk__tile_type *t, int out, int a, int
 void move_register(tile_writer *w, reg_class c, int out, int in);
 
 /* ---- ptx_tile_memory.c ---- */
+/* Sets w->step. */
+void find_steps(tile_writer *w);
 int emit_load(tile_writer *w, wk__tile v, int at);
 void emit_store(tile_writer *w, wk__tile v);
 int emit_atomic(tile_writer *w, wk__tile v, int at);

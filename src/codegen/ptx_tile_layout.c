@@ -26,14 +26,14 @@ int registers_of(const layout *l) {
 int position_of(const layout *l, int reg) {
   int position = 0;
   for (int p = 0; p < l->bits; p++)
-    if (l->bit[p] < THREAD) position |= (reg >> l->bit[p] & 1) << p;
+    if (l->bit[p] < THREAD) position |= (int)((unsigned)reg >> l->bit[p] & 1u) << p;
   return position;
 }
 
 int register_at(const layout *l, int position) {
   int reg = 0;
   for (int p = 0; p < l->bits; p++)
-    if (l->bit[p] < THREAD) reg |= (position >> p & 1) << l->bit[p];
+    if (l->bit[p] < THREAD) reg |= (int)(((unsigned)position >> p & 1u) << l->bit[p]);
   return reg;
 }
 
@@ -235,7 +235,8 @@ static progress of_source(const tile_writer *w, wk__tile v, int dim, int each, i
 progress progress_of(const tile_writer *w, wk__tile v, int dim, int each, int depth) {
   const wk__tile_instr *i = instr_at(w, v);
   const progress unknown = {ANYHOW, 0};
-  if (depth > 40) return unknown;
+  if (depth == 0) *w->looks = 0;
+  if (depth > 40 || ++*w->looks > MOST_LOOKS) return unknown;
   depth++;
   progress out = unknown;
   switch (i->op) {
@@ -388,9 +389,10 @@ static layout find_layout(tile_writer *w, wk__tile v) {
   if (w->own[v]) return w->layouts[w->own[v]];
   if (w->free[v] || w->order[v] == 255) return none; /* 255: it is looked at */
   uint8_t before = w->order[v];
-  w->order[v] = 255, w->visiting++;
+  if (++*w->looks > MOST_LOOKS) return none;
+  w->order[v] = 255;
   layout l = find_new(w, v);
-  w->order[v] = before, w->visiting--;
+  w->order[v] = before;
   if (l.rank && !is_transparent(instr_at(w, v)->op)) w->own[v] = (uint8_t)layout_number(w, &l);
   return l;
 }
@@ -449,6 +451,7 @@ static void own_layout(tile_writer *w, wk__tile v) {
     w->own[v] = (uint8_t)scalar_layout(w);
     return;
   }
+  *w->looks = 0;
   layout l = find_layout(w, v);
   if (!l.rank) l = default_layout(w, &i->type, i->type.pointer ? fast_dim(w, v) : i->type.ndim - 1);
   w->own[v] = (uint8_t)layout_number(w, &l);
@@ -493,5 +496,13 @@ wk_status choose_layouts(tile_writer *w) {
       need_operands(w, v, w->own[v]);
     }
   }
-  return w->unsupported ? wk_fail(WK_NOT_IMPLEMENTED, "a tile kernel with too many layouts for the GPU") : WK_OK;
+  if (w->unsupported) return wk_fail(WK_NOT_IMPLEMENTED, "a tile kernel with too many layouts for the GPU");
+  for (int n = 1; n <= w->layout_count; n++)
+    if (registers_of(&w->layouts[n]) > MAX_REGISTERS)
+      return wk_fail(
+          WK_NOT_IMPLEMENTED,
+          "out of resource: registers, a block of %lld elements for %d threads. Reducing block sizes or more "
+          "`num_warps` may help.",
+          1LL << w->layouts[n].bits, w->threads);
+  return WK_OK;
 }

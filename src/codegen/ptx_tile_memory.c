@@ -21,6 +21,37 @@ static int vector_bits_of(const tile_writer *w, wk__tile pointer, wk__tile mask,
   return best;
 }
 
+/* What an instruction reads of a block of pointers: each 2^n-th register. */
+static int step_of_use(tile_writer *w, wk__tile u, int operand) {
+  const wk__tile_instr *i = instr_at(w, u);
+  if (i->op == WK__TILE_load && operand == 0)
+    return vector_bits_of(w, i->operands[0], i->operands[1], &w->layouts[w->own[u]]);
+  if (i->op == WK__TILE_store && operand == 0)
+    return vector_bits_of(w, i->operands[0], i->operands[2], &w->layouts[store_layout(w, u)]);
+  if ((i->op == WK__TILE_offset && operand == 0 && !w->free[u]) || i->op == WK__TILE_carry) return w->step[u];
+  return i->op == WK__TILE_set ? w->step[i->operands[0]] : 0;
+}
+
+/* The address of an access is that of its first element: a loop need not carry the others on. */
+void find_steps(tile_writer *w) {
+  bool changed = true;
+  memset(w->step, 5, (size_t)w->k->count);
+  while (changed) {
+    changed = false;
+    for (wk__tile u = 1; u < w->k->count; u++)
+      for (int o = 0; o < 4; o++) {
+        wk__tile x = instr_at(w, u)->operands[o];
+        if (!x || !type_at(w, x)->pointer || type_at(w, x)->ndim == 0) continue;
+        if (instr_at(w, u)->op == WK__TILE_set && o == 0) continue;
+        int step = w->variant_count[x] > 1 ? 0 : step_of_use(w, u, o);
+        if (step >= w->step[x]) continue;
+        w->step[x] = (uint8_t)step, changed = true;
+      }
+  }
+  for (wk__tile v = 1; v < w->k->count; v++)
+    if (!type_at(w, v)->pointer || type_at(w, v)->ndim == 0) w->step[v] = 0;
+}
+
 /* Words (or doubles) of an access: what its braces hold. */
 typedef struct access {
   int count; /* registers in the braces */

@@ -306,7 +306,7 @@ static void fold(folding *f, int r, int other, int other_index, int swap) {
     return;
   }
   int a = f->value[r], b = other, out = new_registers(w, class_of(f->t), 1), op = map_of(f->op);
-  if (swap >= 0 && is_float_type(f->t) && (op == WK__LOOP_max || op == WK__LOOP_min)) {
+  if (swap >= 0 && is_float_type(f->t) && !w->approximates && (op == WK__LOOP_max || op == WK__LOOP_min)) {
     a = chosen(w, f->t, swap, other, f->value[r]);
     b = chosen(w, f->t, swap, f->value[r], other);
   }

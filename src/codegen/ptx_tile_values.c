@@ -193,6 +193,10 @@ static void extreme(tile_writer *w, bool max, const char *t, char l, int out, in
     SAY("%s.%s %%%c%d, %%%c%d, %%%c%d", max ? "max" : "min", t, l, out, l, a, l, b);
     return;
   }
+  if (w->approximates && t[1] == '3') { /* another zero of two, another NaN */
+    SAY("%s.NaN.f32 %%r%d, %%r%d, %%r%d", max ? "max" : "min", out, a, b);
+    return;
+  }
   int p = new_registers(w, CLASS_P, 2);
   SAY("setp.nan.%s %%p%d, %%%c%d, %%%c%d", t, p + 1, l, a, l, a);
   SAY("setp.%s.or.%s %%p%d, %%%c%d, %%%c%d, %%p%d", max ? "gt" : "lt", t, p, l, a, l, b, p + 1);
@@ -272,6 +276,8 @@ static void map_floats(tile_writer *w, int op, const char *t, char l, int out, i
     sign(w, t, l, out, a);
   else if (rounds)
     SAY("%s.%s.%s %%%c%d, %%%c%d", plain_ops[op], t, t, l, out, l, a);
+  else if (op == WK__LOOP_exp && w->approximates && l == 'r')
+    SAY("mul.rn.f32 %%r%d, %%r%d, 0f3FB8AA3B;\n\tex2.approx.ftz.f32 %%r%d, %%r%d", out, a, out, out);
   else if (op == WK__LOOP_rsqrt)
     SAY("sqrt.rn.%s %%%c%d, %%%c%d;\n\trcp.rn.%s %%%c%d, %%%c%d", t, l, out, l, a, t, l, out, l, out);
   else if (op == WK__LOOP_trunc_div)
@@ -395,19 +401,26 @@ void emit_bits(tile_writer *w, const wk__tile_type *from, const wk__tile_type *t
 
 /* ---- exp2, log2: as cpu/tile/run.c has them ---- */
 
+/* exp's polynomial, since exp of what is left takes no part of it away (|x - n| ln 2 log2(e) stays below 1/2). */
 static void exp2_f32(tile_writer *w, int out, int x) {
-  int c = new_word(w), n = new_word(w), rest = new_word(w), whole = new_word(w), first = new_word(w),
-      p = new_registers(w, CLASS_P, 1);
-  SAY("setp.gt.f32 %%p%d, %%r%d, 0f43010000;\n\tselp.f32 %%r%d, 0f43010000, %%r%d, %%p%d", p, x, c, x, p);
-  SAY("setp.lt.f32 %%p%d, %%r%d, 0fC3200000;\n\tselp.f32 %%r%d, 0fC3200000, %%r%d, %%p%d", p, c, c, c, p);
-  SAY("cvt.rni.f32.f32 %%r%d, %%r%d;\n\tsub.rn.f32 %%r%d, %%r%d, %%r%d", n, c, rest, c, n);
-  SAY("mul.rn.f32 %%r%d, %%r%d, 0f%08X", rest, rest, wk__ptx_bits(0x1.62e43p-1f));
-  call_function(w, "f32_exp", reg_of('r', rest).text, reg_of('r', rest).text, NULL);
-  SAY("cvt.rzi.s32.f32 %%r%d, %%r%d;\n\tshr.s32 %%r%d, %%r%d, 1;\n\tsub.s32 %%r%d, %%r%d, %%r%d", whole, n, first,
-      whole, whole, whole, first);
-  SAY("add.s32 %%r%d, %%r%d, 127;\n\tshl.b32 %%r%d, %%r%d, 23", first, first, first, first);
-  SAY("add.s32 %%r%d, %%r%d, 127;\n\tshl.b32 %%r%d, %%r%d, 23", whole, whole, whole, whole);
-  SAY("mul.rn.f32 %%r%d, %%r%d, %%r%d;\n\tmul.rn.f32 %%r%d, %%r%d, %%r%d", rest, rest, first, out, rest, whole);
+  static const unsigned polynomial[] = {0x3C091DEF, 0x3D2AAA2F, 0x3E2AAA47, 0x3F000000, 0x3F800000, 0x3F800000};
+  if (w->approximates) {
+    SAY("ex2.approx.ftz.f32 %%r%d, %%r%d", out, x);
+    return;
+  }
+  int c = new_word(w), shifted = new_word(w), rest = new_word(w), p = new_word(w), above = new_registers(w, CLASS_P, 1);
+  SAY("setp.gt.f32 %%p%d, %%r%d, 0f43010000;\n\tselp.f32 %%r%d, 0f43010000, %%r%d, %%p%d", above, x, c, x, above);
+  SAY("setp.lt.f32 %%p%d, %%r%d, 0fC3200000;\n\tselp.f32 %%r%d, 0fC3200000, %%r%d, %%p%d", above, c, c, c, above);
+  SAY("add.rn.f32 %%r%d, %%r%d, 0f4B400000;\n\tsub.rn.f32 %%r%d, %%r%d, 0f4B400000", shifted, c, rest, shifted);
+  SAY("sub.rn.f32 %%r%d, %%r%d, %%r%d;\n\tmul.rn.f32 %%r%d, %%r%d, 0f3F317218", rest, c, rest, rest, rest);
+  SAY("fma.rn.f32 %%r%d, %%r%d, 0f3AB6DA6F, 0f3C091DEF", p, rest);
+  for (size_t n = 1; n < WK_COUNT(polynomial); n++)
+    SAY("fma.rn.f32 %%r%d, %%r%d, %%r%d, 0f%08X", p, p, rest, polynomial[n]);
+  int whole = WITH("sub.s32", shifted, 0x4B400000), first = WITH("shr.s32", whole, 1),
+      second = TWO("sub.s32", whole, first);
+  first = WITH("add.s32", WITH("shl.b32", first, 23), 0x3F800000),
+  second = WITH("add.s32", WITH("shl.b32", second, 23), 0x3F800000);
+  SAY("mul.rn.f32 %%r%d, %%r%d, %%r%d;\n\tmul.rn.f32 %%r%d, %%r%d, %%r%d", p, p, first, out, p, second);
 }
 
 static void exp2_f64(tile_writer *w, int out, int x) {

@@ -139,21 +139,19 @@ static bool has_effect(const wk__tile_instr *i) {
   return wk__tile_ops[i->op].op_class != WK__TILE_VALUE || i->op == WK__TILE_parameter;
 }
 
-static void mark(const wk__tile_kernel *k, bool *needed, wk__tile v, bool *out_changed) {
-  if (v == 0 || needed[v]) return;
-  needed[v] = *out_changed = true;
-  for (int i = 0; i < 4; i++) mark(k, needed, k->instrs[v].operands[i], out_changed);
-}
-
 /* A carry is needed when something other than its own next value needs it. */
 static wk_status remove_dead(wk__tile_kernel *k) {
   bool *needed = wk__alloc_zeroed((size_t)k->count), changed = true;
   if (!needed) return WK_OUT_OF_MEMORY;
-  while (changed) {
+  while (changed) { /* operands stand in front of what needs them, but for a carry's next value */
     changed = false;
-    for (wk__tile v = k->instrs[0].next; v; v = k->instrs[v].next) {
+    for (wk__tile v = k->instrs[0].previous; v; v = k->instrs[v].previous) {
       const wk__tile_instr *i = &k->instrs[v];
-      if (has_effect(i) || (i->op == WK__TILE_set && needed[i->operands[0]])) mark(k, needed, v, &changed);
+      if (!needed[v] && !has_effect(i) && !(i->op == WK__TILE_set && needed[i->operands[0]])) continue;
+      changed |= !needed[v];
+      needed[v] = true;
+      for (int o = 0; o < 4; o++)
+        if (i->operands[o] && !needed[i->operands[o]]) needed[i->operands[o]] = changed = true;
     }
   }
   for (wk__tile v = k->instrs[0].next; v; v = k->instrs[v].next) {
@@ -189,6 +187,12 @@ static wk_status renumber(wk__tile_kernel *k) {
   return WK_OK;
 }
 
+wk_status wk__tile_tidy(wk__tile_kernel *k) {
+  WK_TRY(remove_dead(k));
+  WK_TRY(renumber(k));
+  return wk__tile_verify(k);
+}
+
 wk_status wk__tile_finish(wk__tile_builder *b, const char *name, int warps) {
   wk__tile_kernel *k = b->kernel;
   if (b->status != WK_OK) return b->status;
@@ -198,7 +202,5 @@ wk_status wk__tile_finish(wk__tile_builder *b, const char *name, int warps) {
   k->warps = warps;
   k->name = wk__strdup(name);
   if (!k->name) return WK_OUT_OF_MEMORY;
-  WK_TRY(remove_dead(k));
-  WK_TRY(renumber(k));
-  return wk__tile_verify(k);
+  return wk__tile_tidy(k);
 }

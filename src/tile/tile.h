@@ -103,6 +103,9 @@ typedef struct wk__tile_code {
 typedef struct wk__tile_launch {
   int32_t grid[3];
   int64_t args[WK__TILE_MAX_PARAMETERS]; /* addresses, integers, and the bits of a double for floats */
+  /* Asked by the calling thread now and then in loops that a host runs: true ends the launch, WK_INTERRUPTED. NULL: it
+   * is not. */
+  bool (*is_interrupted)(void);
 } wk__tile_launch;
 
 wk__tile_kernel *wk__tile_create(void) WK_MUST_USE;
@@ -192,6 +195,12 @@ void wk__tile_if_end(wk__tile_builder *b, int count, const wk__tile *then_values
 void wk__tile_return(wk__tile_builder *b);
 /* Takes out what nothing needs, and verifies. */
 WK_MUST_USE wk_status wk__tile_finish(wk__tile_builder *b, const char *name, int warps);
+
+/* Takes out what nothing needs, numbers what is left in order, and verifies. */
+WK_MUST_USE wk_status wk__tile_tidy(wk__tile_kernel *kernel);
+wk__tile_kernel *wk__tile_copy(const wk__tile_kernel *kernel) WK_MUST_USE; /* without code; NULL with the error set */
+/* Loads of innermost loops one round ahead (pipeline.c). */
+WK_MUST_USE wk_status wk__tile_load_ahead(wk__tile_kernel *kernel);
 
 /* ---- for the builder's files and for parsing ---- */
 wk__tile wk__tile_append(wk__tile_builder *b, const wk__tile_instr *instr); /* at the end */

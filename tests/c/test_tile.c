@@ -130,6 +130,52 @@ static void sums_follow_the_stated_tree(void **state) {
   wk__tile_release(k);
 }
 
+/* a (16, n) times b (n, 16), 16 of n at a time, the number of rounds an argument: loads one round ahead give the same,
+ * also for no round and for one, and read nothing behind the last. */
+static const char product_text[] =
+    "kernel product warps 1\n%1 = parameter float32* 0\n%2 = parameter float32* 1\n%3 = parameter int32 2\n"
+    "%4 = range int32[16] 0\n%5 = view int32[16,1] %4\n%6 = view int32[1,16] %4\n%7 = constant int32[16,1] 64\n"
+    "%8 = map mul int32[16,1] %5 %7 -\n%9 = broadcast int32[16,16] %8\n%10 = broadcast int32[16,16] %6\n"
+    "%11 = map add int32[16,16] %9 %10 -\n%12 = broadcast float32*[16,16] %1\n%13 = offset float32*[16,16] %12 %11\n"
+    "%14 = constant float32[16,16] 0\n%15 = constant int32 0\n%16 = constant int32 1\n%17 = constant int32[16,16] 16\n"
+    "%18 = carry float32[16,16] %14\n%19 = carry float32*[16,16] %13\n%20 = for int32 %15 %3 %16\n"
+    "%21 = load float32[16,16] %19 - -\n%22 = dot float32[16,16] %21 %21 %18\n%23 = offset float32*[16,16] %19 %17\n"
+    "set %18 %22\nset %19 %23\nend\n"
+    "%27 = constant int32[16,1] 16\n%28 = map mul int32[16,1] %5 %27 -\n%29 = broadcast int32[16,16] %28\n"
+    "%30 = map add int32[16,16] %29 %10 -\n%31 = broadcast float32*[16,16] %2\n%32 = offset float32*[16,16] %31 %30\n"
+    "store %32 %18 -\n";
+
+static void compare_rounds(void) {
+  enum { ROUNDS = 4 };
+  float *x = malloc(16 * 64 * sizeof *x), out[2][256];
+  for (int i = 0; i < 16 * 64; i++) x[i] = (float)(i * 7 % 11) - 5;
+  wk__tile_kernel *k = wk__tile_parse(product_text);
+  if (!k) fail_msg("%s", wk_error_message());
+  wk__tile_kernel *ahead = wk__tile_copy(k);
+  assert_int_equal(wk__tile_load_ahead(ahead), WK_OK);
+  char *text = text_of(ahead);
+  if (strstr(text, "load") > strstr(text, "for ")) fail_msg("no load in front of the loop:\n%s", text);
+  wk__free(text);
+  for (int rounds = 0; rounds <= ROUNDS; rounds++) {
+    for (int turn = 0; turn < 2; turn++) {
+      wk__tile_launch launch = {.grid = {1, 1, 1},
+                                .args = {(int64_t)(uintptr_t)x, (int64_t)(uintptr_t)out[turn], rounds}};
+      assert_int_equal(wk__cpu_launch_tiles(NULL, turn ? ahead : k, &launch), WK_OK);
+    }
+    assert_memory_equal(out[0], out[1], sizeof out[0]);
+  }
+  wk__tile_release(k);
+  wk__tile_release(ahead);
+  free(x);
+}
+
+static void loads_go_one_round_ahead(void **state) {
+  (void)state;
+  compare_rounds();
+  live_before = wk__live_allocations(); /* products keep memory for the next */
+  compare_rounds();
+}
+
 /* ---- what a program does wrong ---- */
 
 static void check_refused(wk__tile_builder *b, wk_status category, const char *message) {
@@ -255,10 +301,9 @@ static void failed_allocations_are_errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(built_kernels_are_text),    TEST(kernels_are_run),
-      TEST(carries_are_set_at_once),   TEST(sums_follow_the_stated_tree),
-      TEST(mistakes_are_errors),       TEST(broken_kernels_are_found),
-      TEST(mutated_texts_never_crash), TEST(failed_allocations_are_errors),
+      TEST(built_kernels_are_text),      TEST(kernels_are_run),           TEST(carries_are_set_at_once),
+      TEST(sums_follow_the_stated_tree), TEST(loads_go_one_round_ahead),  TEST(mistakes_are_errors),
+      TEST(broken_kernels_are_found),    TEST(mutated_texts_never_crash), TEST(failed_allocations_are_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,10 @@ _spec = importlib.util.spec_from_file_location("tile_kernels", _path)
 kernels = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(kernels)
 operations = kernels.operations
+_path = pathlib.Path(__file__).parent / "tile_fuzz.py"
+_spec = importlib.util.spec_from_file_location("tile_fuzz", _path)
+fuzz = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(fuzz)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +45,13 @@ def test_matmul(dtype, shape, blocks, warps, transposed):
     torch.testing.assert_close(out, expected)
     if dtype == torch.float32:
         assert torch.equal(out, kernels.run_matmul("cpu", dtype, m, n, k, blocks, "leaky", transposed)[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_block_pointers_and_descriptors(dtype):
+    for sizes in ((70, 40, 50), (64, 64, 64)):
+        out, expected = kernels.run_blocks_matmul("cuda", dtype, *sizes)
+        torch.testing.assert_close(out, expected)
 
 
 def test_random_numbers_are_the_cpus():
@@ -104,7 +115,19 @@ def test_control_flow(n, limit, flag):
     assert torch.equal(operations.of_flow("cuda", n, limit, flag), kernels.flow_in_python(n, limit, flag))
 
 
+def test_values_that_are_shared_are_not_searched_for_ever():
+    assert torch.equal(operations.of_shared_values("cuda"), operations.of_shared_values("cpu"))
+
+
 def test_what_a_device_has_not_is_said():
+    with pytest.raises(NotImplementedError, match="out of resource: registers"):
+        operations.fill[(1,)](torch.zeros(1 << 20, device="cuda"), N=1 << 20)
     x = torch.zeros(4, device="cuda")
     with pytest.raises(ValueError, match="lies on another device"):
         kernels.add_kernel[(1,)](x, x.cpu(), x, 4, BLOCK=4)
+
+
+@pytest.mark.parametrize("first", [0, 20])
+def test_random_kernels_have_the_interpreters_bits(first, tmp_path):
+    for seed in range(first, first + 20):
+        fuzz.compare(seed, tmp_path)

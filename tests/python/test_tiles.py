@@ -2,16 +2,21 @@
 tests/cuda/test_tiles.py, which imports them from here."""
 
 import importlib.util
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 
 import pytest
 
 import wick as torch
 import wick.tiles as triton
 import wick.tiles.language as tl
+from wick.tiles.tensor_descriptor import TensorDescriptor
 
 _path = pathlib.Path(__file__).parent / "tile_operations.py"
 _spec = importlib.util.spec_from_file_location("tile_operations", _path)
@@ -208,6 +213,37 @@ def attention_kernel(
     )
 
 
+@triton.jit
+def blocks_matmul(a, b, c, M, N, K, a_m, b_k, c_m, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    left = tl.make_block_ptr(a, (M, K), (a_m, 1), (row, 0), (BM, BK), (1, 0))
+    right = tl.make_block_ptr(b, (K, N), (b_k, 1), (0, column), (BK, BN), (1, 0))
+    sums = tl.zeros((BM, BN), dtype=tl.float32)
+    for _ in range(0, K, BK):
+        sums += tl.dot(
+            tl.load(left, boundary_check=(0, 1), padding_option="zero"), tl.load(right, boundary_check=(0, 1))
+        )
+        left, right = tl.advance(left, (0, BK)), tl.advance(right, (BK, 0))
+    result = tl.make_tensor_descriptor(c, shape=[M, N], strides=[c_m, 1], block_shape=[BM, BN])
+    result.store([row, column], sums.to(c.dtype.element_ty))
+
+
+@triton.jit
+def descriptor_of(x, shape, strides, block_shape):
+    if isinstance(x, tl.tensor_descriptor):
+        return x
+    else:
+        return tl.make_tensor_descriptor(x, shape, strides, block_shape)
+
+
+@triton.jit
+def turned(x, out, M, N, B: tl.constexpr):
+    source = descriptor_of(x, [M, N], [N, 1], [B, B])
+    target = descriptor_of(out, [N, M], [M, 1], [B, B])
+    i, j = tl.program_id(0) * B, tl.program_id(1) * B
+    target.store([j, i], source.load([i, j]).T)
+
+
 # ---- what they are run for; used by tests/cuda/test_tiles.py too ----
 
 
@@ -246,6 +282,18 @@ def run_matmul(
     if activation:
         expected = torch.nn.functional.leaky_relu(expected, 0.01)
     return c.cpu(), expected.to(dtype)
+
+
+def run_blocks_matmul(device, dtype=torch.float16, m=70, n=40, k=50, warps=4):
+    torch.manual_seed(0)
+    a, b, c = (
+        torch.randn(m, k).to(dtype),
+        torch.randn(k, n).to(dtype),
+        torch.full((m, n), 7.0, device=device, dtype=dtype),
+    )
+    grid = (triton.cdiv(m, 32), triton.cdiv(n, 32))
+    blocks_matmul[grid](a.to(device), b.to(device), c, m, n, k, k, n, n, BM=32, BN=32, BK=16, num_warps=warps)
+    return c.cpu(), (a.float() @ b.float()).to(dtype)
 
 
 def run_norm(device, rows=30, n=200, groups=4):
@@ -315,6 +363,22 @@ def test_matmul(dtype, activation):
     torch.testing.assert_close(out, expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_block_pointers_and_descriptors(dtype):
+    out, expected = run_blocks_matmul("cpu", dtype)
+    torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize("given", ["tensors", "descriptors"])
+def test_descriptors_as_arguments(given):
+    x, out = torch.arange(35.0).reshape(5, 7), torch.zeros(7, 5)
+    arguments = (x, out)
+    if given == "descriptors":
+        arguments = [TensorDescriptor.from_tensor(t, [4, 4]) for t in arguments]
+    turned[(2, 2)](*arguments, 5, 7, B=4)
+    assert torch.equal(out, x.t())
+
+
 def test_dropout_by_a_seed():
     x = torch.arange(1.0, 1001.0)
     first, second, other = (torch.empty_like(x) for _ in range(3))
@@ -368,13 +432,18 @@ def test_operations_on_floats(dtype):
     for i, e in enumerate(expected):
         if e is not None:
             limit = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype, 2e-6)  # of exp2: its argument is rounded
-            torch.testing.assert_close(got[i], e.float(), rtol=limit, atol=limit, equal_nan=True, msg=lambda m, i=i: f"{i}: {m}")
+            torch.testing.assert_close(
+                got[i], e.float(), rtol=limit, atol=limit, equal_nan=True, msg=lambda m, i=i: f"{i}: {m}"
+            )
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.int8, torch.int16, torch.uint8])
 def test_operations_on_integers(dtype):
     torch.manual_seed(1)
-    a, b = torch.randint(0 if dtype == torch.uint8 else -100, 100, (64,)).to(dtype), torch.randint(1, 100, (64,)).to(dtype)
+    a, b = (
+        torch.randint(0 if dtype == torch.uint8 else -100, 100, (64,)).to(dtype),
+        torch.randint(1, 100, (64,)).to(dtype),
+    )
     got = operations.of_integers("cpu", dtype)
     quotient = torch.div(a, b, rounding_mode="trunc")
     expected = [a + b, a - b, a * b, quotient, torch.fmod(a, b), -a, ~a, a & b, a | b, a ^ b, a << 3, a >> 2, a < b, a >= b, a == b,
@@ -545,7 +614,8 @@ def uses_seven(x):
 
 def test_triton_is_imported_from_wick(tmp_path):
     script = tmp_path / "program.py"
-    script.write_text(textwrap.dedent("""
+    script.write_text(
+        textwrap.dedent("""
         import importlib.util
         assert importlib.util.find_spec("triton") is None or "site-packages" in importlib.util.find_spec("triton").origin
         import torch, triton
@@ -562,6 +632,24 @@ def test_triton_is_imported_from_wick(tmp_path):
         kernel[(1,)](x, N=8)
         assert torch.equal(x, torch.ones_like(x).tanh())
         print(triton.testing.do_bench(lambda: x + x, warmup=1, rep=1) > 0)
-    """))
+    """)
+    )
     done = subprocess.run([sys.executable, "-m", "wick", script], capture_output=True, text=True)
     assert done.stdout == "True\n", done.stderr
+
+
+@triton.jit
+def waits_for_ever(lock):
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+
+
+def test_a_loop_without_end_is_interrupted():
+    def interrupt():
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    lock = torch.ones(1, dtype=torch.int32)
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        waits_for_ever[(1,)](lock)

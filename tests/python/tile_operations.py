@@ -122,6 +122,29 @@ def flow(x, out, n, limit, flag: tl.constexpr, N: tl.constexpr):
     tl.store(out + at, b + low + count)
 
 
+@triton.jit
+def shared_values(x, out, n, N: tl.constexpr):
+    """Values that are used twice, a hundred times over: a search that does not know what it has seen takes for ever."""
+    acc, mixed, s = tl.zeros([N], tl.int32), tl.arange(0, N), tl.load(x)
+    for _ in range(n):
+        for _k in tl.static_range(50):
+            acc = (acc * acc + acc) ^ s
+    for k in tl.static_range(50):
+        mixed = (mixed * mixed + mixed) ^ (mixed + k)
+    tl.store(out + (mixed & 15), acc, mask=mixed < 1000)
+
+
+@triton.jit
+def fill(x, N: tl.constexpr):
+    tl.store(x + tl.arange(0, N), tl.zeros([N], tl.float32))
+
+
+def of_shared_values(device):
+    x, out = torch.ones(4, dtype=torch.int32, device=device), torch.zeros(64, dtype=torch.int32, device=device)
+    shared_values[(1,)](x, out, 2, N=32)
+    return out.cpu()
+
+
 def of_floats(device, dtype):
     torch.manual_seed(1)
     x, y = torch.randn(64) * 2, torch.randn(64)

@@ -35,7 +35,11 @@ def next_power_of_2(n):
     return 1 << max(n - 1, 0).bit_length()
 
 
+def set_allocator(allocator):
+    """Takes it and does nothing: descriptors need no memory here."""
+
+
 __all__ = [
     "Autotuner", "CompilationError", "Config", "Heuristics", "JITFunction", "KernelInterface", "OutOfResources", "TritonError",
-    "autotune", "cdiv", "errors", "heuristics", "jit", "language", "next_power_of_2", "runtime", "testing",
+    "autotune", "cdiv", "errors", "heuristics", "jit", "language", "next_power_of_2", "runtime", "set_allocator", "testing",
 ]  # fmt: skip

@@ -19,6 +19,8 @@ _MODULES = {
     "triton.runtime.jit": "wick.tiles._jit",
     "triton.runtime.autotuner": "wick.tiles._autotune",
     "triton.runtime.driver": None,
+    "triton.tools": "wick.tiles",
+    "triton.tools.tensor_descriptor": "wick.tiles.tensor_descriptor",
     "triton.compiler": "wick.tiles.errors",
     "triton.compiler.errors": "wick.tiles.errors",
 }

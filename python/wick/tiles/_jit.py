@@ -13,6 +13,7 @@ from wick import _C
 from . import language as tl
 from ._walk import Walker
 from .errors import CompilationError
+from .tensor_descriptor import TensorDescriptor
 
 _OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "enable_fp_fusion": True}
 
@@ -32,6 +33,9 @@ def _kind_of(value):
     """What an argument is specialised by: a type to be a parameter of, or ("constant", value)."""
     if isinstance(value, wick.Tensor):
         return ("pointer", str(value.dtype).rpartition(".")[2])
+    if isinstance(value, TensorDescriptor):
+        dtype = str(value.base.dtype).rpartition(".")[2]
+        return ("descriptor", dtype, len(value.shape), tuple(map(int, value.block_shape)))
     if isinstance(value, bool):
         return ("number", "bool")
     if isinstance(value, int):
@@ -50,7 +54,11 @@ def _kind_of(value):
 class CompiledKernel(KernelInterface):
     """A kernel for arguments of some kinds, as warmup() and launches give it; kernel[grid](...) takes all arguments again."""
 
-    n_regs, n_spills, num_ctas = 64, 0, 1  # what is not known before a driver has made it: Triton's programs divide by it
+    n_regs, n_spills, num_ctas = (
+        64,
+        0,
+        1,
+    )  # what is not known before a driver has made it: Triton's programs divide by it
 
     def __init__(self, function, kernel, parameters, warps):
         self.function, self.kernel, self._parameters, self.name = function, kernel, parameters, function.__name__
@@ -74,7 +82,11 @@ class CompiledKernel(KernelInterface):
         grid = [grid] if isinstance(grid, int) else [tl._plain(n) for n in grid]
         if not 1 <= len(grid) <= 3:
             raise ValueError("a grid has one, two or three dims")
-        self.kernel.launch((*grid, 1, 1)[:3], [named[n] for n in self._parameters])
+        values = []
+        for name in self._parameters:
+            value = named[name]
+            values += value.parts() if isinstance(value, TensorDescriptor) else [value]
+        self.kernel.launch((*grid, 1, 1)[:3], values)
 
     def run(self, *args, grid, warmup=False, **kwargs):
         named, _ = self.function._bind(args, kwargs)
@@ -178,6 +190,11 @@ class JITFunction(KernelInterface):
         for name, kind in zip(self.arg_names, key, strict=True):
             if kind[0] == "constant":
                 names[name] = kind[-1]
+            elif kind[0] == "descriptor":
+                base, ndim = builder.parameter(kind[1], True), kind[2]
+                sizes = [builder.parameter("int32", False) for _ in range(ndim)]
+                strides = [builder.parameter("int64", False) for _ in range(ndim - 1)]
+                names[name] = tl.block_type(base, sizes, [*strides, 1], [0] * ndim, kind[3], True)
             else:
                 names[name] = builder.parameter(kind[1], kind[0] == "pointer")
         outer = getattr(tl._building, "builder", None)

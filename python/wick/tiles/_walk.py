@@ -39,6 +39,8 @@ def _leaves(x):
     """The tensors and numbers of a value, in order; None: it is something else."""
     if _is_value(x) or _is_number(x):
         return [x]
+    if isinstance(x, tl.block_type):
+        return x.flatten()
     if not isinstance(x, tuple):
         return None
     parts = [_leaves(item) for item in x]
@@ -48,6 +50,8 @@ def _leaves(x):
 def _rebuild(like, leaves):
     if isinstance(like, tuple):
         return tuple(_rebuild(item, leaves) for item in like)
+    if isinstance(like, tl.block_type):
+        return like.rebuild([next(leaves) for _ in like.offsets])
     return next(leaves)
 
 
@@ -481,7 +485,7 @@ class Walker:
         ours = getattr(function, "__module__", None) == tl.__name__ or isinstance(
             getattr(function, "__self__", None), tl.tensor
         )
-        if not ours and any(map(_is_value, values)) and function is not builtins.len:
+        if not ours and any(map(_is_value, values)) and function not in (builtins.len, builtins.isinstance):
             self.fail(
                 node, f"{getattr(function, '__name__', function)!r} is no function of the language, and not marked @jit"
             )

@@ -418,13 +418,108 @@ def softmax(x, dim=None, keep_dims=False, ieee_rounding=False):
 # ---- memory ----
 
 
+class block_type:  # noqa: N801
+    """A block of a tensor in memory, told by offsets: what make_block_ptr() and make_tensor_descriptor() give.
+
+    Its offsets are what a loop changes; `flatten` and `rebuild` are for the walk, which carries them.
+    """
+
+    def __init__(self, base, shape, strides, offsets, block_shape, checks_all):
+        self.base, self.shape, self.strides = base, _list(shape), _list(strides)
+        self.offsets, self.block_shape, self.checks_all = tuple(_list(offsets)), _list(block_shape), checks_all
+        if not len(self.shape) == len(self.strides) == len(self.offsets) == len(self.block_shape):
+            raise ValueError("shape, strides, offsets and block_shape of a block have to be of one length")
+
+    @property
+    def dtype(self):
+        return self.base.dtype.element_ty
+
+    @property
+    def type(self):
+        return SimpleNamespace(element_ty=self.dtype, scalar=self.base.dtype, shape=tuple(self.block_shape))
+
+    def flatten(self):
+        return list(self.offsets)
+
+    def rebuild(self, leaves):
+        return block_type(self.base, self.shape, self.strides, leaves, self.block_shape, self.checks_all)
+
+    def places(self, checked):
+        """Pointers, and a mask for the dims that are checked (or None)."""
+        pointer, mask, ndim = self.base, None, len(self.shape)
+        for d in range_(ndim):
+            at = arange(0, self.block_shape[d]) + self.offsets[d]
+            for e in range_(ndim):
+                at = at if e == d else at._builder.expand_dims(at, e)
+            pointer = pointer + (cast(at, int64) if _is_wide(self.strides[d]) else at) * self.strides[d]
+            if d in checked:
+                inside = (at >= 0) & (at < self.shape[d])
+                mask = inside if mask is None else mask & inside
+        return pointer, None if mask is None else broadcast_to(mask, self.block_shape)
+
+    def load(self, offsets):
+        """Of a descriptor: the block at the offsets, 0 where it is outside."""
+        pointer, mask = self.rebuild(offsets).places(range_(len(self.shape)))
+        return _builder().load(pointer, mask, 0)
+
+    def store(self, offsets, value):
+        pointer, mask = self.rebuild(offsets).places(range_(len(self.shape)))
+        return _builder().store(pointer, value, mask)
+
+
+tensor_descriptor = block_type
+
+
+def _is_wide(stride):
+    return isinstance(stride, tensor) and stride._dtype == "int64"
+
+
+def make_block_ptr(base, shape, strides, offsets, block_shape, order):
+    """A pointer to a block of a tensor, for load, store and advance. The order is found out."""
+    return block_type(base, shape, strides, offsets, block_shape, False)
+
+
+def advance(base, offsets):
+    """The block pointer that is so much further."""
+    return base.rebuild([a + b for a, b in zip(base.offsets, _list(offsets), strict=True)])
+
+
+def make_tensor_descriptor(base, shape, strides, block_shape, padding_option="zero"):
+    """A tensor whose blocks are loaded and stored by their offsets: d.load([i, j]), d.store([i, j], value)."""
+    return block_type(base, shape, strides, [0] * len(shape), block_shape, True)
+
+
+def load_tensor_descriptor(desc, offsets):
+    return desc.load(offsets)
+
+
+def store_tensor_descriptor(desc, offsets, value):
+    return desc.store(offsets, value)
+
+
+def _checked(boundary_check):
+    checked = _plain(boundary_check)
+    return _list(checked) if isinstance(checked, (tuple, list)) else [checked]
+
+
 def load(pointer, mask=None, other=None, boundary_check=(), padding_option="", cache_modifier="", eviction_policy="",
          volatile=False):  # fmt: skip
-    """Elements at pointers, where the mask is true; elsewhere `other`, or 0."""
+    """Elements at pointers, where the mask is true; elsewhere `other`, or 0. Of a block pointer: of its block."""
+    if isinstance(pointer, block_type):
+        if _plain(mask) is not None or _plain(other) is not None:
+            raise ValueError("`mask` and `other` arguments cannot be specified for loading block pointers")
+        places, inside = pointer.places(_checked(boundary_check))
+        padding = float("nan") if _plain(padding_option) == "nan" and inside is not None else None
+        return _builder().load(places, inside, padding)
     return _builder().load(pointer, _plain(mask), _plain(other))
 
 
 def store(pointer, value, mask=None, boundary_check=(), cache_modifier="", eviction_policy=""):
+    if isinstance(pointer, block_type):
+        if _plain(mask) is not None:
+            raise ValueError("`mask` and `other` arguments cannot be specified for storing block pointers")
+        places, inside = pointer.places(_checked(boundary_check))
+        return _builder().store(places, _plain(value), inside)
     return _builder().store(pointer, _plain(value), _plain(mask))
 
 

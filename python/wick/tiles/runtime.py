@@ -14,7 +14,12 @@ def _get_device():
 def _get_properties(index=None):
     """Of a CUDA device, by Triton's names; of the CPU what stands for them."""
     if not wick.cuda.is_available():
-        return {"multiprocessor_count": wick.get_num_threads(), "max_num_regs": 65536, "max_shared_mem": 1 << 20, "warpSize": 32}
+        return {
+            "multiprocessor_count": wick.get_num_threads(),
+            "max_num_regs": 65536,
+            "max_shared_mem": 1 << 20,
+            "warpSize": 32,
+        }
     p = wick.cuda.get_device_properties(index or 0)
     return {
         "multiprocessor_count": p.multi_processor_count,

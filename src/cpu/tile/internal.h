@@ -22,6 +22,8 @@ typedef struct tile_run {
   const wk__primitives *primitives;
   char *memory;
   int32_t ids[3];
+  uint32_t trips;      /* loops' ends that were come to */
+  _Atomic(int) *ended; /* a status of the launch: WK_OK while it goes on */
   wk_status status;
 } tile_run;
 

@@ -237,6 +237,16 @@ static bool goes_on(const tile_run *r, const wk__tile_instr *i, int64_t index) {
   return step > 0 ? index < to : index > to;
 }
 
+/* A loop need not end: one that waits for a lock that is never free. */
+static bool is_ended(tile_run *r) {
+  enum { TRIPS_BETWEEN = 1 << 12 };
+  if (++r->trips % TRIPS_BETWEEN) return false;
+  if (wk__thread_index() == 0 && r->launch->is_interrupted && r->launch->is_interrupted())
+    atomic_store(r->ended, WK_INTERRUPTED);
+  r->status = (wk_status)atomic_load(r->ended);
+  return r->status != WK_OK;
+}
+
 static void run_program(tile_run *r) {
   const wk__tile_kernel *k = r->plan->kernel;
   const wk__tile *partner = r->plan->partner;
@@ -265,6 +275,7 @@ static void run_program(tile_run *r) {
       case WK__TILE_end: {
         wk__tile begin = partner[v];
         const wk__tile_instr *loop = &k->instrs[begin];
+        if (loop->op != WK__TILE_if && is_ended(r)) return;
         if (loop->op == WK__TILE_while) v = begin;
         if (loop->op != WK__TILE_for) break;
         int64_t *index = value_of(r, begin);
@@ -290,7 +301,7 @@ typedef struct job {
 
 static void run_range_of(void *context, int64_t begin, int64_t end) {
   job *j = context;
-  tile_run r = {.plan = j->plan, .launch = j->launch, .primitives = wk__primitives_get()};
+  tile_run r = {.plan = j->plan, .launch = j->launch, .primitives = wk__primitives_get(), .ended = &j->status};
   r.memory = wk__alloc_aligned((size_t)j->plan->memory, 64);
   if (!r.memory) {
     atomic_store(&j->status, WK_OUT_OF_MEMORY);
@@ -324,5 +335,6 @@ wk_status wk__cpu_launch_tiles(wk__stream *none, wk__tile_kernel *kernel, const 
   int64_t programs = (int64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
   wk__parallel_for(programs, 1, run_range_of, &j);
   int status = atomic_load(&j.status);
+  if (status == WK_INTERRUPTED) return WK_INTERRUPTED;
   return status == WK_OK ? WK_OK : wk_fail((wk_status)status, "a tile kernel has found no memory");
 }

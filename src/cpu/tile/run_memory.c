@@ -13,6 +13,16 @@ static int64_t run_length(const int64_t *p, const uint8_t *mask, int64_t e, int6
   return end - e;
 }
 
+/* All of a block, which most are: found without a branch an element. */
+static bool is_one_run(const int64_t *p, const uint8_t *mask, int64_t n, int64_t size) {
+  uint64_t apart = 0;
+  for (int64_t e = 0; e < n; e++) apart |= (uint64_t)p[e] - (uint64_t)p[0] - (uint64_t)(e * size);
+  if (apart || !mask) return !apart;
+  uint8_t all = 1;
+  for (int64_t e = 0; e < n; e++) all &= mask[e];
+  return all;
+}
+
 void tile_load(const tile_run *r, wk__tile v) {
   const wk__tile_instr *i = &r->plan->kernel->instrs[v];
   const int64_t *p = value_of(r, i->operands[0]);
@@ -21,6 +31,10 @@ void tile_load(const tile_run *r, wk__tile v) {
   char *out = value_of(r, v);
   int64_t n = wk__tile_elements(&i->type), item = item_of(&i->type), size = wk__dtypes[i->type.dtype].size;
   wk__load_fn *load = r->primitives->load[i->type.dtype];
+  if (is_one_run(p, mask, n, size)) {
+    load(out, (const void *)(uintptr_t)p[0], 1, n, n, 1);
+    return;
+  }
   for (int64_t e = 0, run; e < n; e += run) {
     run = run_length(p, mask, e, n, size);
     if (!mask || mask[e])
@@ -40,6 +54,10 @@ void tile_store(const tile_run *r, wk__tile v) {
   const char *value = value_of(r, i->operands[1]);
   int64_t n = wk__tile_elements(t), item = item_of(t), size = wk__dtypes[t->dtype].size;
   wk__store_fn *store = r->primitives->store[t->dtype];
+  if (is_one_run(p, mask, n, size)) {
+    store((void *)(uintptr_t)p[0], value, 1, n, n, 1);
+    return;
+  }
   for (int64_t e = 0, run; e < n; e += run) {
     run = run_length(p, mask, e, n, size);
     if (!mask || mask[e]) store((void *)(uintptr_t)p[e], value + e * item, 1, run, run, 1);

@@ -716,6 +716,14 @@ static bool argument_of(wk__state *state, const wk__tile_type *type, PyObject *o
   return true;
 }
 
+/* Ctrl-C while a kernel runs; its exception is set then. */
+static bool is_interrupted(void) {
+  wk__gil gil = wk__gil_hold();
+  bool yes = gil.alive && PyErr_CheckSignals() < 0;
+  wk__gil_drop(gil);
+  return yes;
+}
+
 /* launch(grid, arguments): a tuple of three, a list */
 static PyObject *kernel_launch(PyObject *self, PyObject *args) {  // -> new
   const kernel_object *k = (const kernel_object *)self;
@@ -742,9 +750,11 @@ static PyObject *kernel_launch(PyObject *self, PyObject *args) {  // -> new
   if (!type->launch_tiles)
     return PyErr_Format(PyExc_NotImplementedError, "tile kernels do not run on device %s",
                         wk__device_type_name(device.type));
+  launch.is_interrupted = is_interrupted;
   wk__gil_give();
   status = type->launch_tiles(stream, k->kernel, &launch);
   wk__gil_take_back();
+  if (status == WK_INTERRUPTED && PyErr_Occurred()) return NULL;
   if (status != WK_OK) return wk__raise(k->state);
   Py_RETURN_NONE;
 }
