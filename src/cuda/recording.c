@@ -4,7 +4,7 @@
  * the order of the notes. A note is the launch's arguments and, for each that is an address, the memory it lies in and
  * how far: where a memory has moved, those words are written anew and the nodes told, so nothing is instantiated twice.
  * Memory that steps take and give back is the recording's own from then on, at fixed places: a later step gets what an
- * earlier one has given back.
+ * earlier one has given back. Tables that the host fills keep theirs, and are copied again where they change.
  *
  * Invariant: words are what the graph's nodes have, but for those of stale notes; no function of a note is unloaded.
  * Tests: tests/cuda/test_graphs.py. */
@@ -40,7 +40,9 @@ void wk__cuda_let_go(wk__cuda_held *held) {
 /* ---- a recording ---- */
 
 typedef struct note {
-  CUfunction function;
+  CUfunction function; /* NULL: the words go to own memory `own`, from byte `at` on */
+  int32_t own;
+  int64_t at;
   wk__cuda_held *held; /* owned; NULL */
   unsigned grid[3], threads, shared;
   int32_t first_word, word_count, first_place, place_count;
@@ -61,6 +63,7 @@ typedef struct own {
   int64_t capacity;
   int32_t since; /* the first step that had it */
   bool taken;
+  bool is_filled; /* with words, which stay: nobody else has it */
 } own;
 
 typedef struct step {
@@ -89,6 +92,7 @@ struct wk__recording {
   wk__memories memories;
   const char *why;
   bool for_now;
+  bool takes_fresh; /* no memory that another launch has used */
   int64_t next_note, next_taken, last_note, last_taken;
   const uint64_t *current; /* where memories begin, by the caller */
   /* closed */
@@ -146,16 +150,23 @@ static int64_t taken_end(const wk__recording *r, int64_t step) {
 
 static wk_status launch(const wk__cuda_stream *s, const wk__cuda_work *w) {
   void *params[] = {w->words};
+  if (!w->function)
+    return WK__CUDA(cuMemcpyHtoDAsync_v2, (CUdeviceptr)(uintptr_t)w->to, w->words, 8 * (size_t)w->word_count,
+                    s->handle);
   return WK__CUDA(cuLaunchKernel, w->function, w->grid[0], w->grid[1], w->grid[2], w->threads, 1, 1, w->shared,
                   s->handle, params, NULL);
 }
+
+static void *filled(const wk__recording *r, const note *n) { return (char *)r->owns[n->own].address + n->at; }
 
 static wk_status launch_note(const wk__recording *r, const note *n) {
   wk__cuda_work w = {.function = n->function,
                      .grid = {n->grid[0], n->grid[1], n->grid[2]},
                      .threads = n->threads,
                      .shared = n->shared,
-                     .words = r->words + n->first_word};
+                     .to = n->function ? NULL : filled(r, n),
+                     .words = r->words + n->first_word,
+                     .word_count = n->word_count};
   return launch(r->stream, &w);
 }
 
@@ -206,6 +217,7 @@ static wk_status tell_node(wk__recording *r, note *n) {
   void *params[] = {r->words + n->first_word};
   CUDA_KERNEL_NODE_PARAMS p = params_of(n, params);
   n->stale = false;
+  if (!n->function) return launch_note(r, n);
   return WK__CUDA(cuGraphExecKernelNodeSetParams_v2, r->exec, n->node, &p);
 }
 
@@ -256,6 +268,17 @@ static wk_status note_place(wk__recording *r, const wk__cuda_work *w, const wk__
   return WK_OK;
 }
 
+/* false: it is not the recording's. */
+static bool note_filled(wk__recording *r, const wk__cuda_work *w, note *n) {
+  int32_t memory = own_of(r, (uint64_t)(uintptr_t)w->to, &n->at);
+  if (memory > OWN) {
+    wk__cuda_stop_recording(false, "it copies from the host");
+    return false;
+  }
+  n->own = OWN - memory;
+  return true;
+}
+
 static wk_status note_work(wk__recording *r, const wk__cuda_work *w) {
   note n = {.function = w->function,
             .held = w->held,
@@ -263,6 +286,7 @@ static wk_status note_work(wk__recording *r, const wk__cuda_work *w) {
             .threads = w->threads,
             .shared = w->shared,
             .first_place = (int32_t)r->place_count};
+  if (!n.function && !note_filled(r, w, &n)) return WK_OK;
   WK_TRY(copy_words(r, w, &n));
   for (int i = 0; i < w->address_count; i++) WK_TRY(note_place(r, w, &w->addresses[i]));
   n.place_count = (int32_t)r->place_count - n.first_place;
@@ -313,7 +337,9 @@ static void forget_step(wk__recording *r) {
 
 static wk__recorded end_step(wk__recording *r, int64_t *out_launches, const char **out_why) {
   wk__cuda_recording = NULL;
-  *out_launches = r->note_count - r->steps[r->step_count - 1].first_note;
+  *out_launches = 0;
+  for (int64_t i = r->steps[r->step_count - 1].first_note; i < r->note_count; i++)
+    *out_launches += r->notes[i].function != NULL;
   if (leave_taken(r) != WK_OK) r->failed = true, wk_error_clear();
   if (r->failed) r->why = "there is no memory for it";
   *out_why = r->why;
@@ -352,12 +378,17 @@ static wk_status close_recording(wk__recording *r, const uint64_t *begins) {
   write_places(r, begins);
   WK_TRY(wk__cuda_enter(r->stream->device));
   WK_TRY(WK__CUDA(cuGraphCreate, &r->graph, 0));
+  const CUgraphNode *last = NULL;
   for (int64_t i = 0; i < r->note_count; i++) {
     note *n = &r->notes[i];
+    if (!n->function) {
+      make_stale(r, (int32_t)i);
+      continue;
+    }
     void *params[] = {r->words + n->first_word};
     CUDA_KERNEL_NODE_PARAMS p = params_of(n, params);
-    const CUgraphNode *behind = i ? &r->notes[i - 1].node : NULL;
-    WK_TRY(WK__CUDA(cuGraphAddKernelNode_v2, &n->node, r->graph, behind, i > 0, &p));
+    WK_TRY(WK__CUDA(cuGraphAddKernelNode_v2, &n->node, r->graph, last, last != NULL, &p));
+    last = &n->node;
   }
   return WK__CUDA(cuGraphInstantiateWithFlags, &r->exec, r->graph, 0);
 }
@@ -441,6 +472,15 @@ void wk__cuda_stop_recording(bool for_now, const char *why) {
   r->for_now = for_now;
 }
 
+/* What the host fills is filled before all launches. */
+void *wk__cuda_allocate_filled(wk__cuda_stream *s, int64_t bytes, int64_t *out_capacity) {
+  wk__recording *r = wk__cuda_recording;
+  if (r) r->takes_fresh = true;
+  void *memory = wk__cuda_allocate(&s->head, bytes, out_capacity);
+  if (r) r->takes_fresh = false;
+  return memory;
+}
+
 bool wk__cuda_recorded_allocate(const wk__cuda_stream *s, int64_t bytes, void **out, int64_t *out_capacity) {
   wk__recording *r = wk__cuda_recording;
   own *found = NULL;
@@ -451,9 +491,9 @@ bool wk__cuda_recorded_allocate(const wk__cuda_stream *s, int64_t bytes, void **
     if (number >= 0 && !r->owns[number].taken && r->owns[number].capacity >= bytes) found = &r->owns[number];
     if (!found) wk__cuda_stop_recording(false, "it takes other memory");
   } else {
-    for (int64_t i = 0; i < r->own_count; i++) {
+    for (int64_t i = 0; i < r->own_count && !r->takes_fresh; i++) {
       own *o = &r->owns[i];
-      bool fits = !o->taken && o->address && o->capacity >= bytes && o->capacity <= 2 * bytes + 4096;
+      bool fits = !o->taken && !o->is_filled && o->address && o->capacity >= bytes && o->capacity <= 2 * bytes + 4096;
       if (fits && (!found || o->capacity < found->capacity)) found = o, number = (int32_t)i;
     }
     if (found && wk__grow(&r->taken, &r->taken_capacity, r->taken_count + 1, sizeof *r->taken) != WK_OK) return false;
@@ -476,7 +516,7 @@ void wk__cuda_recorded_add(wk__cuda_stream *s, void *memory, int64_t capacity) {
     return;
   }
   r->taken[r->taken_count++] = (int32_t)r->own_count;
-  r->owns[r->own_count++] = (own){memory, capacity, (int32_t)r->step_count - 1, true};
+  r->owns[r->own_count++] = (own){memory, capacity, (int32_t)r->step_count - 1, true, r->takes_fresh};
 }
 
 bool wk__cuda_recorded_release(const void *memory) {
