@@ -40,7 +40,8 @@ void wk__cuda_let_go(wk__cuda_held *held) {
 /* ---- a recording ---- */
 
 typedef struct note {
-  CUfunction function; /* NULL: the words go to own memory `own`, from byte `at` on */
+  CUfunction function; /* NULL: the words go to own memory `own`, from byte `at` on; or it is a library's */
+  CUgraph library;     /* owned: what a library has given, captured; NULL */
   int32_t own;
   int64_t at;
   wk__cuda_held *held; /* owned; NULL */
@@ -52,7 +53,7 @@ typedef struct note {
 
 /* A word that is an address: `offset` from the beginning of a memory of the caller's, or, (OWN - n), of own memory n.
  */
-enum { NO_MEMORY = -1, OWN = -2 };
+enum { NO_MEMORY = -1, OWN = -2, MOST_LIBRARY_ADDRESSES = 8 };
 typedef struct place {
   int32_t note, word, memory;
   int64_t offset;
@@ -104,6 +105,7 @@ struct wk__recording {
   int64_t stale_count;
   CUgraph graph;
   CUgraphExec exec;
+  CUstream side; /* captures what libraries give; NULL: not needed yet */
 };
 
 WK__THREAD_LOCAL wk__recording *wk__cuda_recording;
@@ -126,12 +128,18 @@ static wk__recording *create(wk__stream *stream) {
   return r;
 }
 
+static void release_note(const note *n) {
+  if (n->library) (void)wk__cuda.cuGraphDestroy(n->library);
+  wk__cuda_let_go(n->held);
+}
+
 static void release(wk__recording *r) {
   if (!r) return;
   bool entered = wk__cuda_enter(r->stream->device) == WK_OK;
   if (entered && r->exec) (void)wk__cuda.cuGraphExecDestroy(r->exec);
   if (entered && r->graph) (void)wk__cuda.cuGraphDestroy(r->graph);
-  for (int64_t i = 0; i < r->note_count; i++) wk__cuda_let_go(r->notes[i].held);
+  for (int64_t i = 0; i < r->note_count; i++) release_note(&r->notes[i]);
+  if (entered && r->side) (void)wk__cuda.cuStreamDestroy_v2(r->side);
   for (int64_t i = 0; i < r->own_count; i++)
     wk__cuda_release(&r->stream->head, r->owns[i].address, r->owns[i].capacity);
   wk__free(r->notes), wk__free(r->words), wk__free(r->places), wk__free(r->steps), wk__free(r->owns);
@@ -159,7 +167,17 @@ static wk_status launch(const wk__cuda_stream *s, const wk__cuda_work *w) {
 
 static void *filled(const wk__recording *r, const note *n) { return (char *)r->owns[n->own].address + n->at; }
 
+/* A library's launches, without the graph that they are a part of. */
+static wk_status launch_library(const wk__cuda_stream *s, CUgraph library) {
+  CUgraphExec exec;
+  WK_TRY(WK__CUDA(cuGraphInstantiateWithFlags, &exec, library, 0));
+  wk_status status = WK__CUDA(cuGraphLaunch, exec, s->handle);
+  (void)wk__cuda.cuGraphExecDestroy(exec);
+  return status;
+}
+
 static wk_status launch_note(const wk__recording *r, const note *n) {
+  if (n->library) return launch_library(r->stream, n->library);
   wk__cuda_work w = {.function = n->function,
                      .grid = {n->grid[0], n->grid[1], n->grid[2]},
                      .threads = n->threads,
@@ -184,6 +202,7 @@ static void follow(wk__recording *r, const uint64_t *begins) {
     r->begins[m] = begins[m];
     for (int32_t k = r->first_of[m]; k < r->first_of[m + 1]; k++) {
       const place *p = &r->places[r->by_memory[k]];
+      if (r->notes[p->note].library) continue; /* run again where that matters */
       r->words[r->notes[p->note].first_word + p->word] = (int64_t)(begins[m] + (uint64_t)p->offset);
       make_stale(r, p->note);
     }
@@ -217,6 +236,7 @@ static wk_status tell_node(wk__recording *r, note *n) {
   void *params[] = {r->words + n->first_word};
   CUDA_KERNEL_NODE_PARAMS p = params_of(n, params);
   n->stale = false;
+  if (n->library) return WK__CUDA(cuGraphExecChildGraphNodeSetParams, r->exec, n->node, n->library);
   if (!n->function) return launch_note(r, n);
   return WK__CUDA(cuGraphExecKernelNodeSetParams_v2, r->exec, n->node, &p);
 }
@@ -328,7 +348,7 @@ static void forget_step(wk__recording *r) {
   const step *s = &r->steps[--r->step_count];
   while (r->note_count > s->first_note) {
     const note *n = &r->notes[--r->note_count];
-    wk__cuda_let_go(n->held);
+    release_note(n);
     r->word_count = n->first_word;
   }
   while (r->place_count && r->places[r->place_count - 1].note >= s->first_note) r->place_count--;
@@ -339,7 +359,7 @@ static wk__recorded end_step(wk__recording *r, int64_t *out_launches, const char
   wk__cuda_recording = NULL;
   *out_launches = 0;
   for (int64_t i = r->steps[r->step_count - 1].first_note; i < r->note_count; i++)
-    *out_launches += r->notes[i].function != NULL;
+    *out_launches += r->notes[i].function || r->notes[i].library;
   if (leave_taken(r) != WK_OK) r->failed = true, wk_error_clear();
   if (r->failed) r->why = "there is no memory for it";
   *out_why = r->why;
@@ -369,6 +389,7 @@ static void write_places(wk__recording *r, const uint64_t *begins) {
   for (int64_t i = 0; i < r->place_count; i++) {
     const place *p = &r->places[i];
     uint64_t begin = begin_of(r, begins, p->memory);
+    if (r->notes[p->note].library) continue;
     r->words[r->notes[p->note].first_word + p->word] = (int64_t)(begin + (uint64_t)p->offset);
   }
 }
@@ -381,8 +402,13 @@ static wk_status close_recording(wk__recording *r, const uint64_t *begins) {
   const CUgraphNode *last = NULL;
   for (int64_t i = 0; i < r->note_count; i++) {
     note *n = &r->notes[i];
-    if (!n->function) {
+    if (!n->function && !n->library) {
       make_stale(r, (int32_t)i);
+      continue;
+    }
+    if (n->library) {
+      WK_TRY(WK__CUDA(cuGraphAddChildGraphNode, &n->node, r->graph, last, last != NULL, n->library));
+      last = &n->node;
       continue;
     }
     void *params[] = {r->words + n->first_word};
@@ -446,7 +472,7 @@ static bool end_again(wk__recording *r) {
   return all;
 }
 
-/* ---- what the device's code says ---- */
+/* ---- what the device's code gives ---- */
 
 wk_status wk__cuda_give(wk__cuda_stream *s, const wk__cuda_work *w) {
   wk__recording *r = wk__cuda_recording;
@@ -462,6 +488,84 @@ wk_status wk__cuda_give(wk__cuda_stream *s, const wk__cuda_work *w) {
   }
   return launch(s, w);
 }
+
+/* ---- libraries ---- */
+
+/* What `give` gives a stream of its own, as a graph; NULL: it cannot be captured. */
+static CUgraph capture(wk__recording *r, wk__cuda_library_fn *give, void *context) {
+  CUgraph graph = NULL;
+  if (!r->side && wk__cuda.cuStreamCreateWithPriority(&r->side, CU_STREAM_NON_BLOCKING, 0)) return NULL;
+  if (wk__cuda.cuStreamBeginCapture_v2(r->side, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)) return NULL;
+  bool given = give(context, r->side);
+  if (wk__cuda.cuStreamEndCapture(r->side, &graph)) return NULL;
+  if (given) return graph;
+  (void)wk__cuda.cuGraphDestroy(graph);
+  return NULL;
+}
+
+/* Its arguments are the library's own: the step is run again where one of the memories has moved. */
+static wk_status note_library(wk__recording *r, const wk__cuda_address *addresses, int count, CUgraph library) {
+  WK_TRY(wk__grow(&r->notes, &r->note_capacity, r->note_count + 1, sizeof *r->notes));
+  note n = {.library = library, .first_place = (int32_t)r->place_count, .first_word = (int32_t)r->word_count};
+  uint64_t zeros[MOST_LIBRARY_ADDRESSES];
+  for (int i = 0; i < count; i++) {
+    zeros[i] = addresses[i].of;
+    WK_TRY(note_place(r, &(wk__cuda_work){.words = zeros}, &(wk__cuda_address){(uint32_t)i, addresses[i].of}));
+  }
+  n.place_count = (int32_t)r->place_count - n.first_place;
+  r->notes[r->note_count++] = n;
+  return WK_OK;
+}
+
+static bool compare_library(wk__recording *r, const wk__cuda_address *addresses, int count, wk__cuda_library_fn *give,
+                            void *context) {
+  note *n = &r->notes[r->next_note];
+  if (r->next_note == r->last_note || !n->library || n->place_count != count) return false;
+  for (int i = 0; i < count; i++) {
+    const place *p = &r->places[n->first_place + i];
+    if (addresses[i].of != begin_of(r, r->current, p->memory) + (uint64_t)p->offset) return false;
+  }
+  CUgraph library = capture(r, give, context);
+  if (!library) return false;
+  (void)wk__cuda.cuGraphDestroy(n->library);
+  n->library = library;
+  make_stale(r, (int32_t)r->next_note++);
+  return true;
+}
+
+bool wk__cuda_give_library(wk__cuda_stream *s, const wk__cuda_address *addresses, int count, wk__cuda_library_fn *give,
+                           void *context) {
+  wk__recording *r = wk__cuda_recording;
+  if (WK_LIKELY(!r)) return give(context, s->handle);
+  if (s != r->stream) wk__cuda_stop_recording(false, "it uses another stream");
+  if (r->mode == COMPARING) {
+    if (compare_library(r, addresses, count, give, context)) return true;
+    if (diverge(r) != WK_OK) r->failed = true;
+  }
+  if (!give(context, s->handle)) return false;
+  if (r->mode != NOTING || r->why) return true;
+  CUgraph library = capture(r, give, context);
+  if (!library) wk__cuda_stop_recording(false, "a library's work cannot be captured");
+  if (library && note_library(r, addresses, count, library) != WK_OK) {
+    r->failed = true;
+    wk__cuda_stop_recording(false, "there is no memory for it");
+  }
+  return true;
+}
+
+static bool holds(const wk__recording *r, int64_t step, const uint64_t *begins) {
+  for (int64_t i = r->steps[step].first_note; i < notes_end(r, step); i++) {
+    const note *n = &r->notes[i];
+    if (n->library && !begins) return false;
+    for (int32_t k = 0; n->library && k < n->place_count; k++) {
+      int32_t memory = r->places[n->first_place + k].memory;
+      if (memory >= 0 && begins[memory] != r->begins[memory]) return false;
+    }
+  }
+  return true;
+}
+
+/* ---- what the device's code says ---- */
 
 void wk__cuda_stop_recording(bool for_now, const char *why) {
   wk__recording *r = wk__cuda_recording;
@@ -537,6 +641,7 @@ const wk__recording_type wk__cuda_recordings = {
     .close = close_recording,
     .begin_again = begin_again,
     .end_again = end_again,
+    .holds = holds,
     .give = give,
     .give_until = give_until,
 };
