@@ -212,7 +212,16 @@ static plan *plan_for(const wk__cuda_product *product, int device) {
 
 /* ---- running ---- */
 
-static bool give(wk__cuda_stream *s, const wk__cuda_product *p, plan *made, void *workspace) {
+typedef struct giving {
+  const wk__cuda_product *product;
+  plan *plan;
+  void *workspace;
+} giving;
+
+static bool give(void *context, CUstream stream) {
+  const giving *g = context;
+  const wk__cuda_product *p = g->product;
+  plan *made = g->plan;
   double wide[2] = {p->alpha, p->beta};
   float narrow[2] = {(float)p->alpha, (float)p->beta};
   bool is_wide = p->type == WK__MEMORY_F64;
@@ -220,7 +229,17 @@ static bool give(wk__cuda_stream *s, const wk__cuda_product *p, plan *made, void
   void *a = (void *)(uintptr_t)p->a, *b = (void *)(uintptr_t)p->b, *c = (void *)(uintptr_t)p->c;
   if (p->row && lt.cublasLtMatmulDescSetAttribute(made->desc, DESC_BIAS_POINTER, &p->row, sizeof p->row)) return false;
   return !lt.cublasLtMatmul(lt.handle, made->desc, alpha, b, made->first, a, made->second, beta, c, made->result, c,
-                            made->result, &made->best.algo, workspace, made->best.workspace, s->handle);
+                            made->result, &made->best.algo, g->workspace, made->best.workspace, stream);
+}
+
+static bool give_product(wk__cuda_stream *s, const wk__cuda_product *p, plan *made, void *workspace) {
+  uint64_t of[] = {p->a, p->b, p->c, p->row, (uint64_t)(uintptr_t)workspace};
+  wk__cuda_address addresses[WK_COUNT(of)];
+  int count = 0;
+  for (size_t i = 0; i < WK_COUNT(of); i++)
+    if (of[i]) addresses[count++] = (wk__cuda_address){0, of[i]};
+  giving g = {p, made, workspace};
+  return wk__cuda_give_library(s, addresses, count, give, &g);
 }
 
 wk_status wk__cublas_run(wk__cuda_stream *s, const wk__cuda_product *product, bool *out_done) {
@@ -233,8 +252,7 @@ wk_status wk__cublas_run(wk__cuda_stream *s, const wk__cuda_product *product, bo
   bool usable = p && p->usable;
   if (usable && p->best.workspace && !(workspace = wk__cuda_allocate(&s->head, (int64_t)p->best.workspace, &capacity)))
     usable = false;
-  if (usable) wk__cuda_not_recorded("cuBLASLt computes it");
-  if (usable) *out_done = give(s, product, p, workspace);
+  if (usable) *out_done = give_product(s, product, p, workspace);
   pthread_mutex_unlock(&plans.lock);
   if (workspace) wk__cuda_release(&s->head, workspace, capacity);
   wk_error_clear();

@@ -169,6 +169,9 @@ typedef struct CUDA_KERNEL_NODE_PARAMS { /* _v2 */
   X(cuGraphCreate, (CUgraph * graph, unsigned flags))                                                                  \
   X(cuGraphAddKernelNode_v2, (CUgraphNode * node, CUgraph graph, const CUgraphNode *behind, size_t count,              \
                               const CUDA_KERNEL_NODE_PARAMS *params))                                                  \
+  X(cuGraphAddChildGraphNode,                                                                                          \
+    (CUgraphNode * node, CUgraph graph, const CUgraphNode *behind, size_t count, CUgraph child))                       \
+  X(cuGraphExecChildGraphNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraph child))                           \
   X(cuGraphGetNodes, (CUgraph graph, CUgraphNode * nodes, size_t * count))                                             \
   X(cuGraphDestroy, (CUgraph graph))                                                                                   \
   X(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                        \

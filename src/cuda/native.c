@@ -526,8 +526,10 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
 typedef struct table {
   const kernel *kernel;
   int64_t launches, blocks, words; /* words: of a line */
+  int64_t address_count;
   int64_t lines[WK__CUDA_TABLE_BYTES / 8];
   uint16_t of_block[WK__CUDA_TABLE_BLOCKS];
+  wk__cuda_address addresses[WK__CUDA_TABLE_BYTES / 8]; /* in lines */
 } table;
 
 enum { TABLES = 4 };
@@ -537,21 +539,40 @@ struct wk__cuda_together {
 
 wk__cuda_together *wk__cuda_together_begin(void) { return wk__alloc_zeroed(sizeof(wk__cuda_together)); }
 
-static wk_status give_table(const table *t, wk__cuda_stream *s) {
-  int64_t capacity, bytes = 8 * t->words * t->launches, blocks = 2 * t->blocks;
-  char *memory = wk__cuda_allocate(&s->head, bytes + blocks, &capacity);
+static wk_status fill_table(table *t, wk__cuda_stream *s, char *memory, int64_t bytes, int64_t blocks) {
+  WK_TRY(wk__cuda_give(s, &(wk__cuda_work){.to = memory,
+                                           .words = t->lines,
+                                           .word_count = (int)(bytes / 8),
+                                           .addresses = t->addresses,
+                                           .address_count = (int)t->address_count}));
+  return wk__cuda_give(s,
+                       &(wk__cuda_work){.to = memory + bytes, .words = t->of_block, .word_count = (int)(blocks / 8)});
+}
+
+static wk_status launch_table(const table *t, wk__cuda_stream *s, const char *memory, int64_t bytes) {
+  uint64_t address = (uint64_t)(uintptr_t)memory;
+  int64_t args[WK__PTX_TOGETHER_ARGS] = {
+      [WK__PTX_TABLE] = (int64_t)address, [WK__PTX_LINE] = 8 * t->words, [WK__PTX_BLOCKS] = (int64_t)address + bytes};
+  const wk__cuda_address addresses[] = {{WK__PTX_TABLE, address}, {WK__PTX_BLOCKS, address}};
+  return wk__cuda_give(s, &(wk__cuda_work){.function = t->kernel->function,
+                                           .held = t->kernel->held,
+                                           .grid = {(unsigned)t->blocks, 1, 1},
+                                           .threads = 256,
+                                           .words = args,
+                                           .word_count = WK__PTX_TOGETHER_ARGS,
+                                           .addresses = addresses,
+                                           .address_count = WK_COUNT(addresses)});
+}
+
+static wk_status give_table(table *t, wk__cuda_stream *s) {
+  int64_t capacity, bytes = 8 * t->words * t->launches, blocks = wk__ceil_div(2 * t->blocks, 8) * 8;
+  char *memory = wk__cuda_allocate_filled(s, bytes + blocks, &capacity);
   if (!memory) return wk_error_category();
-  int64_t args[WK__PTX_TOGETHER_ARGS] = {[WK__PTX_TABLE] = (int64_t)(uintptr_t)memory,
-                                         [WK__PTX_LINE] = 8 * t->words,
-                                         [WK__PTX_BLOCKS] = (int64_t)(uintptr_t)memory + bytes};
-  void *params[] = {args};
+  memset((char *)t->of_block + 2 * t->blocks, 0, (size_t)(blocks - 2 * t->blocks));
   CUevent begin;
   wk__cuda_time_begin(s, &begin);
-  wk_status status = wk__cuda_copy(&s->head, memory, t->lines, bytes, WK__FROM_HOST);
-  if (status == WK_OK) status = wk__cuda_copy(&s->head, memory + bytes, t->of_block, blocks, WK__FROM_HOST);
-  if (status == WK_OK)
-    status =
-        WK__CUDA(cuLaunchKernel, t->kernel->function, (unsigned)t->blocks, 1, 1, 256, 1, 1, 0, s->handle, params, NULL);
+  wk_status status = fill_table(t, s, memory, bytes, blocks);
+  if (status == WK_OK) status = launch_table(t, s, memory, bytes);
   if (WK_UNLIKELY(begin)) {
     char mode[64], name[WK__CUDA_NAME_BYTES];
     (void)snprintf(mode, sizeof mode, "pointwise, %lld together/%d", (long long)t->launches, t->kernel->shape.each);
@@ -564,7 +585,7 @@ static wk_status give_table(const table *t, wk__cuda_stream *s) {
 
 static wk_status empty_table(table *t, wk__cuda_stream *s) {
   wk_status status = t->launches ? give_table(t, s) : WK_OK;
-  t->launches = t->blocks = 0;
+  t->launches = t->blocks = t->address_count = 0;
   return status;
 }
 
@@ -586,7 +607,7 @@ static table *table_of(wk__cuda_together *together, const kernel *k, wk__cuda_st
   if (!t) {
     t = together->tables[n] = wk__alloc(sizeof *t);
     if (!t) return NULL;
-    t->launches = t->blocks = 0;
+    t->launches = t->blocks = t->address_count = 0;
   } else if (t->kernel != k && empty_table(t, s) != WK_OK) {
     return NULL;
   }
@@ -611,7 +632,12 @@ wk_status wk__cuda_together_add(wk__cuda_together *together, wk__cuda_native *na
     WK_TRY(empty_table(t, s));
   int64_t *line = t->lines + t->launches * t->words;
   line[0] = t->blocks;
-  for (int n = 0; n < k->arg_count; n++) line[n + 1] = value_of(k, s, b, launch, &k->args[n], NULL);
+  for (int n = 0; n < k->arg_count; n++) {
+    line[n + 1] = value_of(k, s, b, launch, &k->args[n], NULL);
+    uint64_t address = address_of(b, &k->args[n], NULL);
+    uint32_t word = (uint32_t)(line + n + 1 - t->lines);
+    if (address) t->addresses[t->address_count++] = (wk__cuda_address){word, address};
+  }
   for (int64_t i = 0; i < blocks; i++) t->of_block[t->blocks + i] = (uint16_t)t->launches;
   t->blocks += blocks;
   t->launches++;

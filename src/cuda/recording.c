@@ -4,7 +4,7 @@
  * the order of the notes. A note is the launch's arguments and, for each that is an address, the memory it lies in and
  * how far: where a memory has moved, those words are written anew and the nodes told, so nothing is instantiated twice.
  * Memory that steps take and give back is the recording's own from then on, at fixed places: a later step gets what an
- * earlier one has given back.
+ * earlier one has given back. Tables that the host fills keep theirs, and are copied again where they change.
  *
  * Invariant: words are what the graph's nodes have, but for those of stale notes; no function of a note is unloaded.
  * Tests: tests/cuda/test_graphs.py. */
@@ -40,7 +40,10 @@ void wk__cuda_let_go(wk__cuda_held *held) {
 /* ---- a recording ---- */
 
 typedef struct note {
-  CUfunction function;
+  CUfunction function; /* NULL: the words go to own memory `own`, from byte `at` on; or it is a library's */
+  CUgraph library;     /* owned: what a library has given, captured; NULL */
+  int32_t own;
+  int64_t at;
   wk__cuda_held *held; /* owned; NULL */
   unsigned grid[3], threads, shared;
   int32_t first_word, word_count, first_place, place_count;
@@ -50,7 +53,7 @@ typedef struct note {
 
 /* A word that is an address: `offset` from the beginning of a memory of the caller's, or, (OWN - n), of own memory n.
  */
-enum { NO_MEMORY = -1, OWN = -2 };
+enum { NO_MEMORY = -1, OWN = -2, MOST_LIBRARY_ADDRESSES = 8 };
 typedef struct place {
   int32_t note, word, memory;
   int64_t offset;
@@ -61,6 +64,7 @@ typedef struct own {
   int64_t capacity;
   int32_t since; /* the first step that had it */
   bool taken;
+  bool is_filled; /* with words, which stay: nobody else has it */
 } own;
 
 typedef struct step {
@@ -89,6 +93,7 @@ struct wk__recording {
   wk__memories memories;
   const char *why;
   bool for_now;
+  bool takes_fresh; /* no memory that another launch has used */
   int64_t next_note, next_taken, last_note, last_taken;
   const uint64_t *current; /* where memories begin, by the caller */
   /* closed */
@@ -100,6 +105,7 @@ struct wk__recording {
   int64_t stale_count;
   CUgraph graph;
   CUgraphExec exec;
+  CUstream side; /* captures what libraries give; NULL: not needed yet */
 };
 
 WK__THREAD_LOCAL wk__recording *wk__cuda_recording;
@@ -122,12 +128,18 @@ static wk__recording *create(wk__stream *stream) {
   return r;
 }
 
+static void release_note(const note *n) {
+  if (n->library) (void)wk__cuda.cuGraphDestroy(n->library);
+  wk__cuda_let_go(n->held);
+}
+
 static void release(wk__recording *r) {
   if (!r) return;
   bool entered = wk__cuda_enter(r->stream->device) == WK_OK;
   if (entered && r->exec) (void)wk__cuda.cuGraphExecDestroy(r->exec);
   if (entered && r->graph) (void)wk__cuda.cuGraphDestroy(r->graph);
-  for (int64_t i = 0; i < r->note_count; i++) wk__cuda_let_go(r->notes[i].held);
+  for (int64_t i = 0; i < r->note_count; i++) release_note(&r->notes[i]);
+  if (entered && r->side) (void)wk__cuda.cuStreamDestroy_v2(r->side);
   for (int64_t i = 0; i < r->own_count; i++)
     wk__cuda_release(&r->stream->head, r->owns[i].address, r->owns[i].capacity);
   wk__free(r->notes), wk__free(r->words), wk__free(r->places), wk__free(r->steps), wk__free(r->owns);
@@ -146,16 +158,33 @@ static int64_t taken_end(const wk__recording *r, int64_t step) {
 
 static wk_status launch(const wk__cuda_stream *s, const wk__cuda_work *w) {
   void *params[] = {w->words};
+  if (!w->function)
+    return WK__CUDA(cuMemcpyHtoDAsync_v2, (CUdeviceptr)(uintptr_t)w->to, w->words, 8 * (size_t)w->word_count,
+                    s->handle);
   return WK__CUDA(cuLaunchKernel, w->function, w->grid[0], w->grid[1], w->grid[2], w->threads, 1, 1, w->shared,
                   s->handle, params, NULL);
 }
 
+static void *filled(const wk__recording *r, const note *n) { return (char *)r->owns[n->own].address + n->at; }
+
+/* A library's launches, without the graph that they are a part of. */
+static wk_status launch_library(const wk__cuda_stream *s, CUgraph library) {
+  CUgraphExec exec;
+  WK_TRY(WK__CUDA(cuGraphInstantiateWithFlags, &exec, library, 0));
+  wk_status status = WK__CUDA(cuGraphLaunch, exec, s->handle);
+  (void)wk__cuda.cuGraphExecDestroy(exec);
+  return status;
+}
+
 static wk_status launch_note(const wk__recording *r, const note *n) {
+  if (n->library) return launch_library(r->stream, n->library);
   wk__cuda_work w = {.function = n->function,
                      .grid = {n->grid[0], n->grid[1], n->grid[2]},
                      .threads = n->threads,
                      .shared = n->shared,
-                     .words = r->words + n->first_word};
+                     .to = n->function ? NULL : filled(r, n),
+                     .words = r->words + n->first_word,
+                     .word_count = n->word_count};
   return launch(r->stream, &w);
 }
 
@@ -173,6 +202,7 @@ static void follow(wk__recording *r, const uint64_t *begins) {
     r->begins[m] = begins[m];
     for (int32_t k = r->first_of[m]; k < r->first_of[m + 1]; k++) {
       const place *p = &r->places[r->by_memory[k]];
+      if (r->notes[p->note].library) continue; /* run again where that matters */
       r->words[r->notes[p->note].first_word + p->word] = (int64_t)(begins[m] + (uint64_t)p->offset);
       make_stale(r, p->note);
     }
@@ -206,6 +236,8 @@ static wk_status tell_node(wk__recording *r, note *n) {
   void *params[] = {r->words + n->first_word};
   CUDA_KERNEL_NODE_PARAMS p = params_of(n, params);
   n->stale = false;
+  if (n->library) return WK__CUDA(cuGraphExecChildGraphNodeSetParams, r->exec, n->node, n->library);
+  if (!n->function) return launch_note(r, n);
   return WK__CUDA(cuGraphExecKernelNodeSetParams_v2, r->exec, n->node, &p);
 }
 
@@ -256,6 +288,17 @@ static wk_status note_place(wk__recording *r, const wk__cuda_work *w, const wk__
   return WK_OK;
 }
 
+/* false: it is not the recording's. */
+static bool note_filled(wk__recording *r, const wk__cuda_work *w, note *n) {
+  int32_t memory = own_of(r, (uint64_t)(uintptr_t)w->to, &n->at);
+  if (memory > OWN) {
+    wk__cuda_stop_recording(false, "it copies from the host");
+    return false;
+  }
+  n->own = OWN - memory;
+  return true;
+}
+
 static wk_status note_work(wk__recording *r, const wk__cuda_work *w) {
   note n = {.function = w->function,
             .held = w->held,
@@ -263,6 +306,7 @@ static wk_status note_work(wk__recording *r, const wk__cuda_work *w) {
             .threads = w->threads,
             .shared = w->shared,
             .first_place = (int32_t)r->place_count};
+  if (!n.function && !note_filled(r, w, &n)) return WK_OK;
   WK_TRY(copy_words(r, w, &n));
   for (int i = 0; i < w->address_count; i++) WK_TRY(note_place(r, w, &w->addresses[i]));
   n.place_count = (int32_t)r->place_count - n.first_place;
@@ -304,7 +348,7 @@ static void forget_step(wk__recording *r) {
   const step *s = &r->steps[--r->step_count];
   while (r->note_count > s->first_note) {
     const note *n = &r->notes[--r->note_count];
-    wk__cuda_let_go(n->held);
+    release_note(n);
     r->word_count = n->first_word;
   }
   while (r->place_count && r->places[r->place_count - 1].note >= s->first_note) r->place_count--;
@@ -313,7 +357,9 @@ static void forget_step(wk__recording *r) {
 
 static wk__recorded end_step(wk__recording *r, int64_t *out_launches, const char **out_why) {
   wk__cuda_recording = NULL;
-  *out_launches = r->note_count - r->steps[r->step_count - 1].first_note;
+  *out_launches = 0;
+  for (int64_t i = r->steps[r->step_count - 1].first_note; i < r->note_count; i++)
+    *out_launches += r->notes[i].function || r->notes[i].library;
   if (leave_taken(r) != WK_OK) r->failed = true, wk_error_clear();
   if (r->failed) r->why = "there is no memory for it";
   *out_why = r->why;
@@ -343,6 +389,7 @@ static void write_places(wk__recording *r, const uint64_t *begins) {
   for (int64_t i = 0; i < r->place_count; i++) {
     const place *p = &r->places[i];
     uint64_t begin = begin_of(r, begins, p->memory);
+    if (r->notes[p->note].library) continue;
     r->words[r->notes[p->note].first_word + p->word] = (int64_t)(begin + (uint64_t)p->offset);
   }
 }
@@ -352,12 +399,22 @@ static wk_status close_recording(wk__recording *r, const uint64_t *begins) {
   write_places(r, begins);
   WK_TRY(wk__cuda_enter(r->stream->device));
   WK_TRY(WK__CUDA(cuGraphCreate, &r->graph, 0));
+  const CUgraphNode *last = NULL;
   for (int64_t i = 0; i < r->note_count; i++) {
     note *n = &r->notes[i];
+    if (!n->function && !n->library) {
+      make_stale(r, (int32_t)i);
+      continue;
+    }
+    if (n->library) {
+      WK_TRY(WK__CUDA(cuGraphAddChildGraphNode, &n->node, r->graph, last, last != NULL, n->library));
+      last = &n->node;
+      continue;
+    }
     void *params[] = {r->words + n->first_word};
     CUDA_KERNEL_NODE_PARAMS p = params_of(n, params);
-    const CUgraphNode *behind = i ? &r->notes[i - 1].node : NULL;
-    WK_TRY(WK__CUDA(cuGraphAddKernelNode_v2, &n->node, r->graph, behind, i > 0, &p));
+    WK_TRY(WK__CUDA(cuGraphAddKernelNode_v2, &n->node, r->graph, last, last != NULL, &p));
+    last = &n->node;
   }
   return WK__CUDA(cuGraphInstantiateWithFlags, &r->exec, r->graph, 0);
 }
@@ -415,7 +472,7 @@ static bool end_again(wk__recording *r) {
   return all;
 }
 
-/* ---- what the device's code says ---- */
+/* ---- what the device's code gives ---- */
 
 wk_status wk__cuda_give(wk__cuda_stream *s, const wk__cuda_work *w) {
   wk__recording *r = wk__cuda_recording;
@@ -432,6 +489,84 @@ wk_status wk__cuda_give(wk__cuda_stream *s, const wk__cuda_work *w) {
   return launch(s, w);
 }
 
+/* ---- libraries ---- */
+
+/* What `give` gives a stream of its own, as a graph; NULL: it cannot be captured. */
+static CUgraph capture(wk__recording *r, wk__cuda_library_fn *give, void *context) {
+  CUgraph graph = NULL;
+  if (!r->side && wk__cuda.cuStreamCreateWithPriority(&r->side, CU_STREAM_NON_BLOCKING, 0)) return NULL;
+  if (wk__cuda.cuStreamBeginCapture_v2(r->side, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)) return NULL;
+  bool given = give(context, r->side);
+  if (wk__cuda.cuStreamEndCapture(r->side, &graph)) return NULL;
+  if (given) return graph;
+  (void)wk__cuda.cuGraphDestroy(graph);
+  return NULL;
+}
+
+/* Its arguments are the library's own: the step is run again where one of the memories has moved. */
+static wk_status note_library(wk__recording *r, const wk__cuda_address *addresses, int count, CUgraph library) {
+  WK_TRY(wk__grow(&r->notes, &r->note_capacity, r->note_count + 1, sizeof *r->notes));
+  note n = {.library = library, .first_place = (int32_t)r->place_count, .first_word = (int32_t)r->word_count};
+  uint64_t zeros[MOST_LIBRARY_ADDRESSES];
+  for (int i = 0; i < count; i++) {
+    zeros[i] = addresses[i].of;
+    WK_TRY(note_place(r, &(wk__cuda_work){.words = zeros}, &(wk__cuda_address){(uint32_t)i, addresses[i].of}));
+  }
+  n.place_count = (int32_t)r->place_count - n.first_place;
+  r->notes[r->note_count++] = n;
+  return WK_OK;
+}
+
+static bool compare_library(wk__recording *r, const wk__cuda_address *addresses, int count, wk__cuda_library_fn *give,
+                            void *context) {
+  note *n = &r->notes[r->next_note];
+  if (r->next_note == r->last_note || !n->library || n->place_count != count) return false;
+  for (int i = 0; i < count; i++) {
+    const place *p = &r->places[n->first_place + i];
+    if (addresses[i].of != begin_of(r, r->current, p->memory) + (uint64_t)p->offset) return false;
+  }
+  CUgraph library = capture(r, give, context);
+  if (!library) return false;
+  (void)wk__cuda.cuGraphDestroy(n->library);
+  n->library = library;
+  make_stale(r, (int32_t)r->next_note++);
+  return true;
+}
+
+bool wk__cuda_give_library(wk__cuda_stream *s, const wk__cuda_address *addresses, int count, wk__cuda_library_fn *give,
+                           void *context) {
+  wk__recording *r = wk__cuda_recording;
+  if (WK_LIKELY(!r)) return give(context, s->handle);
+  if (s != r->stream) wk__cuda_stop_recording(false, "it uses another stream");
+  if (r->mode == COMPARING) {
+    if (compare_library(r, addresses, count, give, context)) return true;
+    if (diverge(r) != WK_OK) r->failed = true;
+  }
+  if (!give(context, s->handle)) return false;
+  if (r->mode != NOTING || r->why) return true;
+  CUgraph library = capture(r, give, context);
+  if (!library) wk__cuda_stop_recording(false, "a library's work cannot be captured");
+  if (library && note_library(r, addresses, count, library) != WK_OK) {
+    r->failed = true;
+    wk__cuda_stop_recording(false, "there is no memory for it");
+  }
+  return true;
+}
+
+static bool holds(const wk__recording *r, int64_t step, const uint64_t *begins) {
+  for (int64_t i = r->steps[step].first_note; i < notes_end(r, step); i++) {
+    const note *n = &r->notes[i];
+    if (n->library && !begins) return false;
+    for (int32_t k = 0; n->library && k < n->place_count; k++) {
+      int32_t memory = r->places[n->first_place + k].memory;
+      if (memory >= 0 && begins[memory] != r->begins[memory]) return false;
+    }
+  }
+  return true;
+}
+
+/* ---- what the device's code says ---- */
+
 void wk__cuda_stop_recording(bool for_now, const char *why) {
   wk__recording *r = wk__cuda_recording;
   if (!r) return;
@@ -439,6 +574,15 @@ void wk__cuda_stop_recording(bool for_now, const char *why) {
   if (r->mode != NOTING || r->why) return;
   r->why = why;
   r->for_now = for_now;
+}
+
+/* What the host fills is filled before all launches. */
+void *wk__cuda_allocate_filled(wk__cuda_stream *s, int64_t bytes, int64_t *out_capacity) {
+  wk__recording *r = wk__cuda_recording;
+  if (r) r->takes_fresh = true;
+  void *memory = wk__cuda_allocate(&s->head, bytes, out_capacity);
+  if (r) r->takes_fresh = false;
+  return memory;
 }
 
 bool wk__cuda_recorded_allocate(const wk__cuda_stream *s, int64_t bytes, void **out, int64_t *out_capacity) {
@@ -451,9 +595,9 @@ bool wk__cuda_recorded_allocate(const wk__cuda_stream *s, int64_t bytes, void **
     if (number >= 0 && !r->owns[number].taken && r->owns[number].capacity >= bytes) found = &r->owns[number];
     if (!found) wk__cuda_stop_recording(false, "it takes other memory");
   } else {
-    for (int64_t i = 0; i < r->own_count; i++) {
+    for (int64_t i = 0; i < r->own_count && !r->takes_fresh; i++) {
       own *o = &r->owns[i];
-      bool fits = !o->taken && o->address && o->capacity >= bytes && o->capacity <= 2 * bytes + 4096;
+      bool fits = !o->taken && !o->is_filled && o->address && o->capacity >= bytes && o->capacity <= 2 * bytes + 4096;
       if (fits && (!found || o->capacity < found->capacity)) found = o, number = (int32_t)i;
     }
     if (found && wk__grow(&r->taken, &r->taken_capacity, r->taken_count + 1, sizeof *r->taken) != WK_OK) return false;
@@ -476,7 +620,7 @@ void wk__cuda_recorded_add(wk__cuda_stream *s, void *memory, int64_t capacity) {
     return;
   }
   r->taken[r->taken_count++] = (int32_t)r->own_count;
-  r->owns[r->own_count++] = (own){memory, capacity, (int32_t)r->step_count - 1, true};
+  r->owns[r->own_count++] = (own){memory, capacity, (int32_t)r->step_count - 1, true, r->takes_fresh};
 }
 
 bool wk__cuda_recorded_release(const void *memory) {
@@ -497,6 +641,7 @@ const wk__recording_type wk__cuda_recordings = {
     .close = close_recording,
     .begin_again = begin_again,
     .end_again = end_again,
+    .holds = holds,
     .give = give,
     .give_until = give_until,
 };

@@ -20,16 +20,27 @@ typedef struct wk__cuda_address {
   uint64_t of;
 } wk__cuda_address;
 
+/* A launch, or, without a function, words that go to memory of the device. */
 typedef struct wk__cuda_work {
   CUfunction function;
   wk__cuda_held *held; /* that the function is of; NULL: it stays as long as the process */
   unsigned grid[3], threads, shared;
+  void *to;    /* without a function: memory that was taken for it */
   void *words; /* one structure by value, of 8-byte words */
   int word_count;
   const wk__cuda_address *addresses; /* those of other than the device's own memory */
   int address_count;
 } wk__cuda_work;
 WK_MUST_USE wk_status wk__cuda_give(wk__cuda_stream *stream, const wk__cuda_work *work);
+
+/* Work that only a library knows: `give` gives it to the stream that it is told, more than once, and says whether it
+ * has. `addresses` (at most 8): what is to be found in memory of the run; their words do not count. */
+typedef bool wk__cuda_library_fn(void *context, CUstream stream);
+bool wk__cuda_give_library(wk__cuda_stream *stream, const wk__cuda_address *addresses, int count,
+                           wk__cuda_library_fn *give, void *context);
+
+/* Memory to be filled with words of the host. */
+void *wk__cuda_allocate_filled(wk__cuda_stream *stream, int64_t bytes, int64_t *out_capacity);
 
 extern WK__THREAD_LOCAL wk__recording *wk__cuda_recording; /* NULL: nothing is noted */
 

@@ -122,6 +122,9 @@ typedef struct wk__recording_type {
    * with. */
   void (*begin_again)(wk__recording *recording, int64_t step, const uint64_t *begins);
   bool (*end_again)(wk__recording *recording);
+  /* Whether the step need not be run again: work of a library cannot follow memory that has moved. begins
+   * NULL: it may have moved anywhere. */
+  bool (*holds)(const wk__recording *recording, int64_t step, const uint64_t *begins);
   /* All of it. */
   wk_status (*give)(wk__recording *recording, const uint64_t *begins);
   /* The launches of the steps in front of `step`, one by one: what is behind is the caller's. */

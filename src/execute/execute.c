@@ -281,17 +281,22 @@ static void drop_results(const wk__graph_executor *e, const wk__graph_step *s, w
     if (!e->made[s->first_made + k].kept && e->made[s->first_made + k].slot < 0) wk__release(outputs[k]);
 }
 
+static wk_status compute_into(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run,
+                              const wk_value *args, wk_tensor **into) {
+  bool noted = WK_UNLIKELY(run->recorded != NULL) && wk__recorded_enter(e, s, run);
+  wk_status status = wk__compute_into(s->op, args, into, e->graph->from_text);
+  if (WK_UNLIKELY(noted)) wk__recorded_leave(e, s, run);
+  return status;
+}
+
 static wk_status run_into(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run,
                           const wk_value *args) {
   wk_tensor *outputs[WK__NEST_MAX_BUFFERS], **into = outputs;
-  bool check = e->graph->from_text;
   if (WK_LIKELY(s->all_kept))
     into = (wk_tensor **)wk__run_at(run, e->made_at) + s->first_made;
   else
     WK_TRY(make_results(e, s, run, outputs));
-  bool noted = WK_UNLIKELY(run->recorded != NULL) && wk__recorded_enter(e, s, run);
-  wk_status status = wk__compute_into(s->op, args, into, check);
-  if (WK_UNLIKELY(noted)) wk__recorded_leave(e, s, run);
+  wk_status status = compute_into(e, s, run, args, into);
   if (WK_UNLIKELY(!s->all_kept)) drop_results(e, s, outputs);
   return status;
 }
@@ -304,10 +309,14 @@ static inline void release_behind(const wk__graph_executor *e, const wk__graph_s
   }
 }
 
-static inline wk_status run_step(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run) {
+static inline const wk_value *put_arguments(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run) {
   const wk__graph_patch *patch = e->patches + s->first_patch;
   for (int32_t i = 0; i < s->patch_count; i++) put_pointer(run, patch[i].place, run->slots[patch[i].slot]);
-  const wk_value *args = (const wk_value *)wk__run_at(run, e->values_at) + s->first_value;
+  return (const wk_value *)wk__run_at(run, e->values_at) + s->first_value;
+}
+
+static inline wk_status run_step(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run) {
+  const wk_value *args = put_arguments(e, s, run);
   WK_TRY(WK_LIKELY(s->into) ? run_into(e, s, run, args) : run_call(e, s, run, args));
   release_behind(e, s, run);
   return WK_OK;
@@ -319,12 +328,13 @@ wk_status wk__graph_run_step(const wk__graph_executor *e, int64_t step, wk__run_
 
 wk_status wk__graph_pass_step(const wk__graph_executor *e, int64_t step, wk__run_memory *run) {
   const wk__graph_step *s = &e->steps[step];
-  wk_tensor *outputs[WK__NEST_MAX_BUFFERS];
-  if (s->into && !s->all_kept) {
-    WK_TRY(make_results(e, s, run, outputs));
-    drop_results(e, s, outputs);
-  }
-  wk__recorded_passed(e, s, run);
+  wk_tensor *outputs[WK__NEST_MAX_BUFFERS], **into = (wk_tensor **)wk__run_at(run, e->made_at) + s->first_made;
+  bool makes = s->into && !s->all_kept;
+  wk_status status = WK_OK;
+  if (makes) WK_TRY(make_results(e, s, run, into = outputs));
+  if (!wk__recorded_passed(e, s, run)) status = compute_into(e, s, run, put_arguments(e, s, run), into);
+  if (makes) drop_results(e, s, outputs);
+  WK_TRY(status);
   release_behind(e, s, run);
   return WK_OK;
 }

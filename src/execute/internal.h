@@ -163,8 +163,8 @@ WK_MUST_USE wk_status wk__recorded_steps(const wk__graph_executor *executor, wk_
 /* Around what a step computes, when its arguments and results are there. enter: whether leave has to be called. */
 bool wk__recorded_enter(const wk__graph_executor *executor, const wk__graph_step *step, wk__run_memory *run);
 void wk__recorded_leave(const wk__graph_executor *executor, const wk__graph_step *step, wk__run_memory *run);
-/* The same for a step that has been passed, whose results are there. */
-void wk__recorded_passed(const wk__graph_executor *executor, const wk__graph_step *step, wk__run_memory *run);
+/* A step is passed, whose results are there. false: it has to be run again. */
+bool wk__recorded_passed(const wk__graph_executor *executor, const wk__graph_step *step, wk__run_memory *run);
 /* Sizes are others now. */
 void wk__recorded_forget(wk__run_memory *run);
 void wk__recorded_release(wk__run_memory *run);

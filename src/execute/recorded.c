@@ -43,7 +43,7 @@ typedef struct span {
 } span;
 
 typedef struct noted_step {
-  bool again;
+  bool again, is_into;           /* is_into: work of it may have to be run again as well */
   span memories, layouts, bumps; /* memories: those that are first seen here */
 } noted_step;
 
@@ -224,6 +224,8 @@ static bool are_aligned(const wk__recorded_run *r, const noted_step *n) {
   return true;
 }
 
+static const uint64_t *begins_of(const wk__recorded_run *r) { return r->begins + r->at->first_memory; }
+
 /* ---- layouts ---- */
 
 static wk_status note_layout(wk__recorded_run *r, int32_t slot) {
@@ -342,7 +344,10 @@ static void leave_noting(wk__recorded_run *r) {
   n->memories.end = (int32_t)r->memory_count;
   n->layouts.end = (int32_t)r->layout_count;
   n->bumps.end = (int32_t)r->bump_count;
-  n->again = launches == 0 || r->step->op->tags & WK__TAG_RANDOM || reads_host(r->executor, r->step, r->run);
+  n->is_into = r->step->into;
+  bool follows = n->is_into || r->type->holds(r->at->recording, r->step - r->executor->steps - r->at->first, NULL);
+  n->again =
+      launches == 0 || !follows || r->step->op->tags & WK__TAG_RANDOM || reads_host(r->executor, r->step, r->run);
   r->at->launches += launches;
 }
 
@@ -372,13 +377,15 @@ void wk__recorded_leave(const wk__graph_executor *e, const wk__graph_step *s, wk
     r->same = r->type->end_again(r->at->recording);
 }
 
-void wk__recorded_passed(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run) {
+bool wk__recorded_passed(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run) {
   wk__recorded_run *r = run->recorded;
   r->executor = e, r->run = run, r->step = s;
   const noted_step *n = noted_of(r);
   see_memories(r, n);
+  if (n->is_into && !r->type->holds(r->at->recording, s - e->steps - r->at->first, begins_of(r))) return false;
   for (int32_t i = n->bumps.first; i < n->bumps.end; i++)
     for (uint32_t k = 0; k < r->bumps[i].count; k++) wk__version_bump(run->slots[r->bumps[i].slot]);
+  return true;
 }
 
 /* ---- noting a run ---- */
@@ -470,8 +477,6 @@ static wk_status note_run(wk__recorded_run *r) {
 
 /* ---- giving again ---- */
 
-static const uint64_t *begins_of(const wk__recorded_run *r) { return r->begins + r->at->first_memory; }
-
 /* From `step` on steps are run one by one, what was noted before them is given. */
 static wk_status abandon(wk__recorded_run *r, int64_t step, const char *why) {
   wk_status status = r->type->give_until(r->at->recording, step - r->at->first, begins_of(r));
@@ -490,10 +495,12 @@ static wk_status fail_behind(wk__recorded_run *r, int64_t step, wk_status status
   return wk_fail(status, "%s", message);
 }
 
-static wk_status run_again(wk__recorded_run *r, int64_t step, bool *out_abandoned) {
+/* A step of a stretch, run again or passed. */
+static wk_status follow_step(wk__recorded_run *r, int64_t step, bool *out_abandoned) {
   r->mode = FOLLOWING;
   r->same = true;
-  wk_status status = wk__graph_run_step(r->executor, step, r->run);
+  wk_status status = r->steps[step].again ? wk__graph_run_step(r->executor, step, r->run)
+                                          : wk__graph_pass_step(r->executor, step, r->run);
   r->mode = RUNNING;
   if (status != WK_OK) return r->same ? fail_behind(r, step, status) : status;
   if (r->same) return WK_OK;
@@ -516,13 +523,8 @@ static wk_status follow(wk__recorded_run *r, stretch *t, int64_t *next, bool *ou
       return abandon(r, i, "what it reads lies in another way");
     }
     *next = i + 1;
-    if (n->again) {
-      WK_TRY(run_again(r, i, out_abandoned));
-      if (*out_abandoned) return WK_OK;
-    } else {
-      wk_status status = wk__graph_pass_step(r->executor, i, r->run);
-      if (status != WK_OK) return fail_behind(r, i, status);
-    }
+    WK_TRY(follow_step(r, i, out_abandoned));
+    if (*out_abandoned) return WK_OK;
   }
   t->given++;
   return r->type->give(t->recording, begins_of(r));

@@ -219,6 +219,35 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *out_node, CUgraph graph, const CUg
   return CUDA_SUCCESS;
 }
 
+/* A child becomes its nodes; the last one stands for it. */
+CUresult cuGraphAddChildGraphNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *behind, size_t count,
+                                  CUgraph child) {
+  EMULATOR_LOCKED;
+  if (!out_node || !object_is(graph, OBJECT_GRAPH) || !object_is(child, OBJECT_GRAPH) || !child->count ||
+      (count && !behind))
+    return CUDA_ERROR_INVALID_VALUE;
+  for (uint32_t i = 0; i < child->count; i++) {
+    operation work = operation_copy(&child->nodes[i]->operation);
+    *out_node = create_node(graph, &work);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child) {
+  EMULATOR_LOCKED;
+  if (!object_is(exec, OBJECT_EXEC) || !object_is(node, OBJECT_NODE) || !object_is(child, OBJECT_GRAPH))
+    return CUDA_ERROR_INVALID_VALUE;
+  uint32_t last = 0;
+  while (last < exec->count && exec->nodes[last] != node) last++;
+  if (last == exec->count || child->count == 0 || last + 1 < child->count) return CUDA_ERROR_INVALID_VALUE;
+  for (uint32_t i = 0; i < child->count; i++) {
+    operation *old = &exec->operations[last + 1 - child->count + i];
+    operation_release(old);
+    *old = operation_copy(&child->nodes[i]->operation);
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
   EMULATOR_LOCKED;
   if (!object_is(graph, OBJECT_GRAPH) || !count) return CUDA_ERROR_INVALID_VALUE;
