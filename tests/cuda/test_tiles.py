@@ -134,7 +134,7 @@ def test_values_that_are_shared_are_not_searched_for_ever():
 
 
 def test_what_a_device_has_not_is_said():
-    with pytest.raises(NotImplementedError, match="out of resource: registers"):
+    with pytest.raises(kernels.triton.OutOfResources, match="out of resource: registers"):
         operations.fill[(1,)](torch.zeros(1 << 20, device="cuda"), N=1 << 20)
     x = torch.zeros(4, device="cuda")
     with pytest.raises(ValueError, match="lies on another device"):

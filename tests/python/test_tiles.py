@@ -634,7 +634,12 @@ def test_triton_is_imported_from_wick(tmp_path):
         assert importlib.util.find_spec("triton") is None or "site-packages" in importlib.util.find_spec("triton").origin
         import torch, triton
         import triton.language as tl
+        from triton.compiler.errors import CompilationError
         from triton.language.extra import libdevice
+        from triton.language.extra.cuda.libdevice import rint
+        from triton.language.math import rsqrt
+        from triton.runtime.errors import OutOfResources
+        from triton.tools.tensor_descriptor import TensorDescriptor
         from triton.runtime import driver
 
         @triton.jit
