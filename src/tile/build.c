@@ -191,7 +191,12 @@ wk__tile wk__tile_number(wk__tile_builder *b, wk__scalar n) {
     return wk__tile_constant(b, n, fits ? WK_FLOAT32 : WK_FLOAT64);
   }
   if (n.category == WK__BOOL_KIND) return wk__tile_constant(b, n, WK_BOOL);
-  return wk__tile_constant(b, n, n.is_unsigned ? WK_UINT64 : n.i == (int32_t)n.i ? WK_INT32 : WK_INT64);
+  bool is_word = n.i == (int64_t)(uint32_t)n.i;
+  return wk__tile_constant(b, n,
+                           n.is_unsigned         ? WK_UINT64
+                           : n.i == (int32_t)n.i ? WK_INT32
+                           : is_word             ? WK_UINT32
+                                                 : WK_INT64);
 }
 
 wk__tile wk__tile_range(wk__tile_builder *b, int64_t start, int64_t end) {

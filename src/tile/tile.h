@@ -152,7 +152,8 @@ void wk__tile_builder_release(wk__tile_builder *b); /* not the kernel */
 
 wk__tile wk__tile_parameter(wk__tile_builder *b, wk_dtype dtype, bool pointer);
 wk__tile wk__tile_constant(wk__tile_builder *b, wk__scalar number, wk_dtype dtype);
-/* A number as a program writes it: int32 or, where it does not fit, int64; float32; bool. */
+/* A number as a program writes it: int32 or, where it does not fit, uint32, int64 or uint64; float32 or float64; bool.
+ */
 wk__tile wk__tile_number(wk__tile_builder *b, wk__scalar number);
 wk__tile wk__tile_filled(wk__tile_builder *b, wk__scalar number, const wk__tile_type *type);
 wk__tile wk__tile_program_id(wk__tile_builder *b, int axis);

@@ -120,8 +120,8 @@ static bool dot_fits(const checker *c, const wk__tile_instr *i) {
   return is(&i->type, dtype) && wk__tile_same_type(&i->type, &operand(c, i, 2)->type);
 }
 
-/* Pointers; then for each operand that is there, the dtype that it has to have (or NONE: that of the memory). */
-static bool memory_fits(const checker *c, const wk__tile_instr *i, int value, int mask) {
+/* Pointers; operand `mask` is one, the others have the memory's dtype. */
+static bool memory_fits(const checker *c, const wk__tile_instr *i, int mask) {
   const wk__tile_type *p = &operand(c, i, 0)->type;
   if (!p->pointer) return false;
   for (int o = 1; o < 4; o++) {
@@ -129,7 +129,6 @@ static bool memory_fits(const checker *c, const wk__tile_instr *i, int value, in
     const wk__tile_type *t = &operand(c, i, o)->type;
     if (t->pointer || !wk__tile_same_shape(t, p) || t->dtype != (o == mask ? WK_BOOL : p->dtype)) return false;
   }
-  (void)value;
   return !wk__tile_has_value(i) || (!i->type.pointer && i->type.dtype == p->dtype && wk__tile_same_shape(&i->type, p));
 }
 
@@ -176,11 +175,11 @@ static bool type_fits(const checker *c, const wk__tile_instr *i) {
       return is(t, WK_UINT32) && is(first, WK_INT64) && wk__tile_same_shape(t, first) &&
              wk__tile_same_type(t, &operand(c, i, 1)->type) && i->number.i >= 0 && i->number.i < 4;
     case WK__TILE_load:
-      return memory_fits(c, i, 2, 1);
+      return memory_fits(c, i, 1);
     case WK__TILE_store:
-      return memory_fits(c, i, 1, 2);
+      return memory_fits(c, i, 2);
     case WK__TILE_atomic:
-      return memory_fits(c, i, 1, 2) && (i->number.i != WK__TILE_CAS || i->operands[3]);
+      return memory_fits(c, i, 2) && (i->number.i != WK__TILE_CAS || i->operands[3]);
     case WK__TILE_carry:
       return !i->operands[0] || wk__tile_same_type(t, first);
     case WK__TILE_set:

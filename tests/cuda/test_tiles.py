@@ -100,6 +100,20 @@ def test_operations_across_elements_have_the_interpreters_bits(dtype, m, n, warp
     assert torch.equal(got, expected), (got != expected).nonzero().tolist()[:10]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("warps", [1, 4, 8])
+def test_products_of_many_shapes(dtype, turned, warps):
+    for m, n, k in kernels.PRODUCTS:
+        got, _ = operations.of_products("cuda", dtype, m, n, k, turned, warps)
+        expected, _ = operations.of_products("cpu", dtype, m, n, k, turned, warps)
+        if dtype in (torch.float16, torch.bfloat16):
+            limit = 1e-2 if dtype == torch.float16 else 5e-2  # sums are rounded before the second product
+            torch.testing.assert_close(got, expected, rtol=limit, atol=limit)
+        else:
+            assert torch.equal(got, expected)
+
+
 @pytest.mark.parametrize("warps", [1, 2, 8])
 def test_three_dims(warps):
     assert torch.equal(operations.of_solids("cuda", warps)[1], operations.of_solids("cpu")[1])
@@ -120,7 +134,7 @@ def test_values_that_are_shared_are_not_searched_for_ever():
 
 
 def test_what_a_device_has_not_is_said():
-    with pytest.raises(NotImplementedError, match="out of resource: registers"):
+    with pytest.raises(kernels.triton.OutOfResources, match="out of resource: registers"):
         operations.fill[(1,)](torch.zeros(1 << 20, device="cuda"), N=1 << 20)
     x = torch.zeros(4, device="cuda")
     with pytest.raises(ValueError, match="lies on another device"):

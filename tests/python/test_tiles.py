@@ -464,6 +464,20 @@ def test_operations_across_elements(dtype, m, n):
     torch.testing.assert_close(out, expected, rtol=limit, atol=limit)
 
 
+PRODUCTS = [(16, 16, 16), (16, 8, 32), (32, 64, 16), (8, 16, 32), (16, 128, 16), (128, 16, 16), (4, 4, 512)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8])
+@pytest.mark.parametrize("turned", [False, True])
+def test_products(dtype, turned):
+    for m, n, k in PRODUCTS:
+        got, expected = operations.of_products("cpu", dtype, m, n, k, turned, 4)
+        limit = {torch.float16: 1e-2, torch.bfloat16: 5e-2}.get(
+            dtype, 1e-5
+        )  # sums are rounded before the second product
+        torch.testing.assert_close(got, expected, rtol=limit, atol=limit)
+
+
 def test_three_dims():
     x, out = operations.of_solids("cpu")
     expected = [x.permute(2, 0, 1) + 1, x.sum(1), x.permute(2, 0, 1).sum(1)]
@@ -620,7 +634,12 @@ def test_triton_is_imported_from_wick(tmp_path):
         assert importlib.util.find_spec("triton") is None or "site-packages" in importlib.util.find_spec("triton").origin
         import torch, triton
         import triton.language as tl
+        from triton.compiler.errors import CompilationError
         from triton.language.extra import libdevice
+        from triton.language.extra.cuda.libdevice import rint
+        from triton.language.math import rsqrt
+        from triton.runtime.errors import OutOfResources
+        from triton.tools.tensor_descriptor import TensorDescriptor
         from triton.runtime import driver
 
         @triton.jit

@@ -123,6 +123,22 @@ def flow(x, out, n, limit, flag: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
+def products(a, b, c, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, TURNED: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    if TURNED:
+        x = tl.trans(tl.load(a + k[:, None] * M + m[None, :]))
+        y = tl.load(b + n[:, None] * K + k[None, :]).T
+    else:
+        x = tl.load(a + m[:, None] * K + k[None, :])
+        y = tl.load(b + k[:, None] * N + n[None, :])
+    z = tl.dot(x, y, tl.load(c + m[:, None] * N + n[None, :]))
+    tl.store(out + m[:, None] * N + n[None, :], z)
+    if N >= 16:
+        w = tl.dot(z.to(x.dtype), tl.trans(z.to(x.dtype)))
+        tl.store(out + M * N + m[:, None] * M + m[None, :], w)
+
+
+@triton.jit
 def shared_values(x, out, n, N: tl.constexpr):
     """Values that are used twice, a hundred times over: a search that does not know what it has seen takes for ever."""
     acc, mixed, s = tl.zeros([N], tl.int32), tl.arange(0, N), tl.load(x)
@@ -143,6 +159,23 @@ def of_shared_values(device):
     x, out = torch.ones(4, dtype=torch.int32, device=device), torch.zeros(64, dtype=torch.int32, device=device)
     shared_values[(1,)](x, out, 2, N=32)
     return out.cpu()
+
+
+def of_products(device, dtype, m, n, k, turned, warps):
+    """c + a b, and that times its transpose."""
+    torch.manual_seed(0)
+    whole = dtype == torch.int8
+    a, b = (
+        (torch.randint(-3, 3, (m * k,)) if whole else torch.randn(m * k) / 4).to(dtype) for m, k in ((m, k), (k, n))
+    )
+    sums = torch.int32 if whole else torch.float64 if dtype == torch.float64 else torch.float32
+    out = torch.zeros(m * n + m * m, dtype=sums, device=device)
+    c = torch.ones(m * n, dtype=sums, device=device)
+    products[(1,)](a.to(device), b.to(device), c, out, M=m, N=n, K=k, TURNED=turned, num_warps=warps)
+    a, b = a.to(sums), b.to(sums)
+    z = 1 + (a.view(k, m).t() @ b.view(n, k).t() if turned else a.view(m, k) @ b.view(k, n))
+    w = z.to(dtype).to(sums) @ z.to(dtype).to(sums).t() if n >= 16 else torch.zeros(m, m, dtype=sums)
+    return out.cpu(), torch.cat([z.reshape(-1), w.reshape(-1)])
 
 
 def of_floats(device, dtype):

@@ -1,7 +1,7 @@
 """Configurations of a kernel: which is the fastest is measured once for each key."""
 
 from ._jit import KernelInterface
-from .errors import AutotunerError
+from .errors import AutotunerError, OutOfResources
 from .testing import do_bench
 
 
@@ -50,7 +50,7 @@ class Autotuner(KernelInterface):
         bench = self.bench or (lambda fn, quantiles: do_bench(fn, self.warmup, self.rep, quantiles=quantiles))
         try:
             return bench(call, quantiles=(0.5, 0.2, 0.8))[0]
-        except NotImplementedError:
+        except (NotImplementedError, OutOfResources):
             return float("inf")
         finally:
             for name, value in saved.items():

@@ -12,7 +12,7 @@ from wick import _C
 
 from . import language as tl
 from ._walk import Walker
-from .errors import CompilationError
+from .errors import CompilationError, OutOfResources
 from .tensor_descriptor import TensorDescriptor
 
 _OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "enable_fp_fusion": True}
@@ -86,7 +86,12 @@ class CompiledKernel(KernelInterface):
         for name in self._parameters:
             value = named[name]
             values += value.parts() if isinstance(value, TensorDescriptor) else [value]
-        self.kernel.launch((*grid, 1, 1)[:3], values)
+        try:
+            self.kernel.launch((*grid, 1, 1)[:3], values)
+        except NotImplementedError as error:
+            if str(error).startswith("out of resource"):
+                raise OutOfResources(str(error)) from None
+            raise
 
     def run(self, *args, grid, warmup=False, **kwargs):
         named, _ = self.function._bind(args, kwargs)
