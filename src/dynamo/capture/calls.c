@@ -6,6 +6,7 @@
 
 #include "autograd/autograd.h"
 #include "compile/control/control.h"
+#include "dynamo/capture/call_parts.h"
 #include "dynamo/capture/classes.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
@@ -50,21 +51,21 @@ static bool names_other_device(const char *name, PyObject *const *args, Py_ssize
   return named && !ours;
 }
 
-static PyObject *look(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+PyObject *wk__call_looking(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
   return wk__arguments_usable(f, args, count, names) ? wk__plain_call(f, callable, args, count, names) : NULL;
 }
 
 /* The same, but a size that was marked stays one: the call is a break, and looks at it behind that. */
-static PyObject *look_at_values(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
-                                PyObject *names) {
+PyObject *wk__call_at_values(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                             PyObject *names) {
   for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
     if (wk__holds_marked_int(f->session->recording, args[i]))
       return wk__refuse(f, "C code looks at a size that was marked");
-  return look(f, callable, args, count, names);
+  return wk__call_looking(f, callable, args, count, names);
 }
 
 /* For C code that only hands references on. */
-static PyObject *pass_on(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+PyObject *wk__call_passing(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
   bool hands = true;
   for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) {
     if (!wk__passed_on(f, args[i])) return NULL;
@@ -106,382 +107,6 @@ static PyObject *map_by_calls(wk__frame *f, wk__recording *r, PyObject *function
   return iterator;
 }
 
-/* =============================================== methods of containers =========================================== */
-
-/* A call that changes `self`, its first argument, done again by a replay. args: (count) what follows that. */
-static int note_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *self, const char *name,
-                     PyObject *const *args, Py_ssize_t count, PyObject *names) {
-  enum { MOST = 10 };
-  PyObject *items[2 + MOST] = {callable, self};
-  Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0);
-  if (all > MOST) {
-    wk__refuse(f, "a call of %s with many arguments", name);
-    return -1;
-  }
-  for (Py_ssize_t i = 0; i < all; i++) items[2 + i] = args[i];
-  int noted = wk__reg_constant(r, callable);
-  if (noted >= 0) noted = wk__did(r, BINDING, WK__DO_IMPURE_CALL, NULL, items, (int)(2 + all), names);
-  if (noted < 0) wk__refuse(f, "%s", r->failed);
-  return noted < 0 ? -1 : 0;
-}
-
-/* A call that changes the process: done, and done again by a replay. */
-PyObject *wk__effect(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
-                     PyObject *names) {
-  if (!wk__note_effect(f, r, callable, args, count + (names ? PyTuple_GET_SIZE(names) : 0), names)) return NULL;
-  int64_t step = r->step_count - 1;
-  f->dropping++; /* Python code that it ends in is no part of what is captured */
-  PyObject *result = wk__plain_call(f, callable, args, count, names);
-  f->dropping--;
-  wk__tried(f, r, step, result, true);
-  return result;
-}
-
-static PyObject *effect_of_values(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
-                                  Py_ssize_t count, PyObject *names) {
-  bool plain = !names;
-  for (Py_ssize_t i = 0; plain && i < count; i++) plain = wk__is_plain_value(BINDING, args[i]);
-  return plain ? wk__effect(f, r, callable, args, count, NULL) : wk__refuse(f, "an effect of other things than values");
-}
-
-/* `type`: where the C method is found. */
-static int note_method(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObject *self, const char *name,
-                       PyObject *const *args, Py_ssize_t count, PyObject *names) {
-  PyObject *method = PyObject_GetAttrString((PyObject *)type, name);
-  int noted = method ? note_call(f, r, method, self, name, args, count, names) : -1;
-  if (!method) wk__refuse(f, "a method %s that is not there", name);
-  Py_XDECREF(method);
-  return noted;
-}
-
-/* The C method itself: a class written in Python may have one of its own before it. */
-static int note_change(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *const *args,
-                       Py_ssize_t count, PyObject *names) {
-  PyTypeObject *type = Py_TYPE(self);
-  while (!wk__type_is_fixed(type)) type = type->tp_base;
-  return note_method(f, r, type, self, name, args, count, names);
-}
-
-/* Of a list or dictionary itself the method looks at none of what it puts in. */
-static bool stores(const wk__known_call *known, PyObject *self, PyObject *arg) {
-  if (!(known->how & WK__CALL_STORES)) return false;
-  return PyList_CheckExact(self) || (PyDict_CheckExact(self) && PyDict_CheckExact(arg));
-}
-
-/* No Python code but that of what dies of it: of a class with methods of its own these are the C methods. */
-static bool runs_destructors_alone(PyObject *self, const char *name, PyObject *const *args, Py_ssize_t given) {
-  if (strcmp(name, "clear") == 0) return true;
-  bool sets = strcmp(name, "__setitem__") == 0 || strcmp(name, "__delitem__") == 0;
-  if (sets) return given && (PyUnicode_CheckExact(args[0]) || PyLong_CheckExact(args[0]));
-  return strcmp(name, "update") == 0 && given && PyDict_CheckExact(self) && PyDict_CheckExact(args[0]);
-}
-
-/* Sets and dictionaries take what they are given for keys. */
-static bool item_usable(wk__frame *f, PyObject *self, PyObject *o) {
-  return PyDict_Check(self) || PyAnySet_Check(self) ? wk__keys_usable(f, o) : wk__usable(f, o);
-}
-
-/* A method of a container, or a function whose first argument it is, that changes it: noted when others can see the
- * container. */
-static PyObject *change(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self, PyObject *callable,
-                        PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
-  PyObject *const *rest = args + self_is_first;
-  Py_ssize_t given = count - self_is_first;
-  bool blind = known->how & WK__CALL_BLIND && (Py_TYPE(self) == &PyList_Type || Py_TYPE(self) == &PySet_Type);
-  wk__reg reg = wk__reg_find(r, self);
-  for (Py_ssize_t i = 0; i < given + (names ? PyTuple_GET_SIZE(names) : 0); i++)
-    if (!(stores(known, self, rest[i]) ? wk__passed_on(f, rest[i]) : item_usable(f, self, rest[i]))) return NULL;
-  bool takes = PyDict_Check(self) || (PyList_CheckExact(self) && strcmp(known->name, "pop") == 0); /* looks at none */
-  if (!blind && !(takes ? wk__passed_on(f, self) : item_usable(f, self, self))) return NULL;
-  if (blind && reg >= 0 && wk__keep_before(r, reg) < 0) return NULL;
-  if (known->how & WK__CALL_SEARCHES && given) wk__note_search(f, r, self, rest[0]);
-  const wk__frame *before = f->session->handing;
-  f->session->handing = given == 1 && stores(known, self, rest[0]) && wk__hands_on(f, rest[0]) ? f : NULL;
-  if (reg < 0) {
-    PyObject *changed = wk__plain_call(f, callable, args, count, names);
-    f->session->handing = before;
-    return changed;
-  }
-  f->session->handing = before;
-  bool function = PyCFunction_Check(callable) && self_is_first;
-  if ((function ? note_call(f, r, callable, self, known->name, rest, given, names)
-                : note_change(f, r, self, known->name, rest, given, names)) < 0)
-    return NULL;
-  int64_t step = r->step_count - 1;
-  int only_lets_go = runs_destructors_alone(self, known->name, rest, given);
-  f->dropping += only_lets_go;
-  PyObject *result = wk__plain_call(f, callable, args, count, names);
-  f->dropping -= only_lets_go;
-  wk__tried(f, r, step, result, !(known->how & WK__CALL_HALFWAY));
-  if (result && wk__recording_of(f) == r) wk__mark_written(r, reg, NULL);
-  return result;
-}
-
-/* dict.get(key): only that key matters. */
-static PyObject *get_from_dict(wk__frame *f, wk__recording *r, PyObject *self, PyObject *key) {
-  wk__settle(r, key);
-  wk__reg reg = wk__reg_find(r, self);
-  PyObject *found = PyDict_GetItemWithError(self, key);
-  if (!found && PyErr_Occurred()) return NULL;
-  if (wk__was_written(r, reg, key)) return Py_XNewRef(found);
-  if (found && wk__is_identity(r, key)) return wk__refuse(f, "an id() that is a key of something from outside");
-  if (!found) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
-  if (found && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return wk__refuse(f, "%s", r->failed);
-  return found ? wk__as_read(r, found) : NULL;
-}
-
-static PyObject *container_method(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self,
-                                  PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names,
-                                  bool self_is_first) {
-  if (known->what == WK__KNOWN_CHANGES) return change(f, r, known, self, callable, args, count, names, self_is_first);
-  Py_ssize_t given = count - self_is_first;
-  if (known->how & WK__CALL_SEARCHES && given && wk__usable(f, self)) wk__note_search(f, r, self, args[self_is_first]);
-  if (strcmp(known->name, "get") == 0 && PyDict_Check(self) && wk__is_foreign(r, self) && !names && given >= 1 &&
-      wk__is_plain_value(BINDING, args[self_is_first])) {
-    PyObject *found = get_from_dict(f, r, self, args[self_is_first]);
-    if (found || PyErr_Occurred() || f->session->reason[0]) return found;
-    return Py_NewRef(given >= 2 ? args[self_is_first + 1] : Py_None);
-  }
-  bool passes = known->what == WK__KNOWN_PASSES && (PyDict_CheckExact(self) || PyList_CheckExact(self));
-  if (!(passes ? wk__passed_on(f, self) : item_usable(f, self, self))) return NULL;
-  for (Py_ssize_t i = self_is_first; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
-    if (!item_usable(f, self, args[i])) return NULL;
-  return wk__plain_call(f, callable, args, count, names);
-}
-
-/* ================================================ methods by self ================================================ */
-
-/* Of a class that derives from list or set only what the region has made. */
-static bool is_container(const wk__recording *r, PyObject *o) {
-  if (Py_TYPE(o) == &PyList_Type || PyDict_Check(o) || Py_TYPE(o) == &PySet_Type) return true;
-  return wk__reg_find(r, o) < 0 && (PyList_Check(o) || PySet_Check(o));
-}
-
-/* size(), stride(), of one dim, too, numel(), len(): integers that stay symbolic. NULL, with nothing set, for
- * everything else. */
-static PyObject *symbolic_size(wk__frame *f, PyObject *self, const char *name, PyObject *const *args,
-                               Py_ssize_t count) {
-  wk__recording *r = f->session->recording;
-  const wk_tensor *t = BINDING->tensor_of(self);
-  if (!(t->flags & WK__TENSOR_SYMBOLIC)) return NULL;
-  bool size = strcmp(name, "size") == 0, stride = strcmp(name, "stride") == 0;
-  if (count == 0 && size) return wk__sizes_object(r, BINDING, t);
-  if (count == 0 && stride) return wk__ints_tuple(r, t->strides, t->ndim);
-  if (count == 0 && t->ndim && strcmp(name, "__len__") == 0) return wk__int_object(r, t->sizes[0]);
-  if (count == 0 && (strcmp(name, "numel") == 0 || strcmp(name, "nelement") == 0)) return wk__int_object(r, t->numel);
-  if (count != 1 || !(size || stride) || !PyLong_CheckExact(args[0])) return NULL;
-  wk__settle(r, args[0]);
-  int overflow;
-  int64_t d = PyLong_AsLongLongAndOverflow(args[0], &overflow);
-  if (overflow || d < -t->ndim || d >= t->ndim) return NULL;
-  return wk__int_object(r, (size ? t->sizes : t->strides)[d < 0 ? d + t->ndim : d]);
-}
-
-/* Whether the step does the same at replay: leaves, and views with a history, make something else of it, as does
- * another grad mode than that in which steps are repeated. */
-static bool reshapes_alike(wk__frame *f, wk__recording *r, PyObject *self, const wk_tensor *t) {
-  const wk__session *s = f->session;
-  if (s->compiled->options.backend || !wk__is_foreign(r, self)) return false; /* Python code is shown the inputs */
-  if (!(t->keys & WK__KEY_AUTOGRAD)) return true;
-  if (!t->autograd || !t->autograd->grad_fn || t->base || wk__thread.mode.grad_enabled != s->grad_at_start)
-    return false;
-  wk__check_once(r, WK__CHECK_COMPUTED, wk__reg_find(r, self), 0, NULL);
-  return true;
-}
-
-/* The tensor's history goes on with the view; what stands for it as the graph's input has the one that it came with. */
-static bool keep_history(wk__frame *f, const wk_tensor *t, wk_node *before, uint32_t result) {
-  const wk__tracer *tracer = f->session->tracer;
-  wk_tensor *input = wk__tracer_input(tracer, wk__tracer_input_under(tracer, t));
-  return input->autograd || wk__set_history(input, before, result) == WK_OK;
-}
-
-/* The tensor becomes its view. One from outside becomes that again at replay, behind the graph, which has it as it was.
- */
-static PyObject *reshape_in_place(wk__frame *f, PyObject *self, const char *name, PyObject *callable,
-                                  PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
-  wk__recording *r = f->session->recording;
-  const wk_tensor *t = BINDING->tensor_of(self);
-  if (wk__is_computed_here(t) && !wk__is_foreign(r, self)) return look(f, callable, args, count, names);
-  if (!reshapes_alike(f, r, self, t)) return wk__refuse(f, "Tensor.%s() of a tensor from outside", name);
-  if (!wk__arguments_usable(f, args, count, names)) return NULL;
-  if (note_method(f, r, BINDING->tensor_type, self, name, args + self_is_first, count - self_is_first, names) < 0)
-    return NULL;
-  int64_t step = r->step_count - 1;
-  wk_node *before = t->autograd ? wk__node_retain(t->autograd->grad_fn) : NULL;
-  uint32_t result_before = before ? t->autograd->result : 0;
-  wk__tracer_let_become(f->session->tracer, t);
-  PyObject *result = wk__plain_call(f, callable, args, count, names);
-  wk__tracer_let_become(f->session->tracer, NULL);
-  wk__tried(f, r, step, result, true);
-  bool kept = !before || !result || wk__recording_of(f) != r || keep_history(f, t, before, result_before);
-  wk__node_release(before);
-  if (!kept) wk__record_failed(r, "out of memory");
-  return result;
-}
-
-/* The arguments begin with the tensor, but for a slot that is bound to it. */
-static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, PyObject *callable,
-                               PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
-  PyObject *const *rest = args + self_is_first;
-  Py_ssize_t given = count - self_is_first;
-  bool sets = !names && (given == 0 || (given == 1 && PyBool_Check(rest[0]))) && strcmp(name, "requires_grad_") == 0;
-  if (sets && wk__set_requires_grad(f, self, given == 0 || rest[0] == Py_True)) return Py_NewRef(self);
-  PyObject *number = names ? NULL : symbolic_size(f, self, name, rest, given);
-  if (number) return number;
-  wk__knowledge what = wk__known_function("Tensor", name)->what;
-  if (what == WK__KNOWN_RESHAPES) return reshape_in_place(f, self, name, callable, args, count, names, self_is_first);
-  if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "Tensor.%s() takes the tensor's value", name);
-  if (!names && given == 1 && strcmp(name, "__deepcopy__") == 0) return wk__tensor_deepcopy_call(f, self);
-  if (what == WK__KNOWN_BY_CODE) return wk__tensor_of_data(f, callable, args, count, names, self_is_first);
-  if (what != WK__KNOWN_LOOKS) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
-  return look(f, callable, args, count, names);
-}
-
-/* The sum or product of a sequence some of whose items are symbolic. */
-static bool fold(wk__recording *r, int nb_kind, PyObject *sequence, PyObject **out) {
-  bool list = PyTuple_Check(sequence) || PyList_CheckExact(sequence);
-  PyObject *all = PyLong_FromLong(nb_kind == NB_MULTIPLY);
-  wk_int x;
-  bool symbolic = false;
-  for (Py_ssize_t i = 0; list && all && i < PySequence_Fast_GET_SIZE(sequence); i++) {
-    PyObject *item = PySequence_Fast_GET_ITEM(sequence, i), *next = NULL;
-    bool now = wk__symbolic_int(r, item, &x);
-    if (!now && !PyLong_CheckExact(item)) list = false;
-    symbolic |= now;
-    if (!symbolic && list) next = nb_kind == NB_ADD ? PyNumber_Add(all, item) : PyNumber_Multiply(all, item);
-    if (symbolic && list && !wk__symbolic_binary(r, nb_kind, all, item, &next)) list = false;
-    Py_SETREF(all, next);
-  }
-  if (list && symbolic && all) {
-    *out = all;
-    return true;
-  }
-  Py_XDECREF(all);
-  PyErr_Clear();
-  return false;
-}
-
-/* What an exception is made of may be printed by C code. */
-static PyObject *made_exception(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
-                                Py_ssize_t count, PyObject *names) {
-  for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) wk__settle(r, args[i]);
-  return wk__plain_call(f, callable, args, count, names);
-}
-
-/* super().__torch_function__(func, types, args, kwargs): calls func, which C code has found, as the operators do. */
-static PyObject *tensor_torch_function(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count) {
-  for (Py_ssize_t i = 1; i < count; i++)
-    if (!wk__passed_on(f, args[i])) return NULL;
-  return wk__plain_call(f, callable, args, count, NULL);
-}
-
-/* autograd.Function.apply: forward is evaluated, and so is backward where it is run in the region. Where a graph cannot
- * make the node between them again (functions.c) and a history with one has gone on outside, the call is a break from
- * then on. */
-static PyObject *apply_function(wk__frame *f, wk__recording *r, PyObject *class, PyObject *callable,
-                                PyObject *const *args, Py_ssize_t count, PyObject *names) {
-  bool taped = false;
-  for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) {
-    if (!wk__usable(f, args[i])) return NULL;
-    taped |= wk__is_tensor_object(f, args[i]) && BINDING->tensor_of(args[i])->keys & WK__KEY_AUTOGRAD;
-  }
-  taped = taped && wk__thread.mode.grad_enabled;
-  wk__compiled *compiled = f->session->compiled;
-  if (taped && compiled->functions_break && wk__map_get(&compiled->functions_in_vain, (uintptr_t) class))
-    return wk__refuse(f, "an autograd.Function, whose history goes on outside");
-  if (wk__depend_on_type(r, (PyTypeObject *)class) < 0) return wk__refuse(f, "%s", r->failed);
-  bool before = r->has_functions;
-  r->has_functions = false;
-  PyObject *result = wk__plain_call(f, callable, args, count, names);
-  if (wk__recording_of(f) != r) return result;
-  if (r->has_functions && wk__map_set(&compiled->functions_in_vain, (uintptr_t) class, compiled) != WK_OK)
-    wk_error_clear(); /* it is tried again */
-  r->has_functions |= before;
-  return result;
-}
-
-/* Of a lock, without arguments or with the three None of a with statement's end. */
-static PyObject *lock_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
-                             PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
-  Py_ssize_t given = count - self_is_first;
-  bool simple = !names;
-  for (Py_ssize_t i = self_is_first; simple && i < count; i++) simple = args[i] == Py_None;
-  if (!simple) return wk__refuse(f, "method %s of a lock, with arguments", name);
-  if (!wk__note_lock(f, r, self, name, (int)given)) return NULL;
-  int64_t step = r->step_count - 1;
-  PyObject *result = wk__plain_call(f, callable, args, count, NULL);
-  wk__tried(f, r, step, result, true);
-  return result;
-}
-
-/* One whose result is asked for again in front of each replay. */
-static PyObject *ask_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *const *args,
-                            Py_ssize_t count) {
-  enum { MOST = 4 };
-  PyObject *all[1 + MOST] = {self}, *method = PyObject_GetAttrString((PyObject *)Py_TYPE(self), name);
-  for (Py_ssize_t i = 0; i < count && i < MOST; i++) all[1 + i] = args[i];
-  PyObject *result = method && count <= MOST ? wk__cached_call(f, r, method, all, 1 + count, NULL) : NULL;
-  Py_XDECREF(method);
-  return result;
-}
-
-/* A method that C code implements, of `self`. */
-static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
-                          PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
-  PyTypeObject *t = Py_TYPE(self);
-  PyObject *result = NULL;
-  if (!names &&
-      wk__usual_attribute_call(f, r, self, name, callable, args + self_is_first, count - self_is_first, &result))
-    return result;
-  if (!names && count - self_is_first == 1 && strcmp(name, "__reduce_ex__") == 0 &&
-      wk__reduce_call(f, r, self, callable, args, count, &result))
-    return result;
-  if (wk__is_tensor_object(f, self)) return tensor_method(f, self, name, callable, args, count, names, self_is_first);
-  const wk__known_call *known = wk__known_method(t, name);
-  if (is_container(r, self) && known->what != WK__KNOWN_NOTHING)
-    return container_method(f, r, known, self, callable, args, count, names, self_is_first);
-  PyObject *product = NULL;
-  bool folds = t == BINDING->size_type && count - self_is_first == 0 && !names && strcmp(name, "numel") == 0;
-  if (folds && fold(r, NB_MULTIPLY, self, &product)) return product;
-  bool context_var = known->what == WK__KNOWN_BY_CODE && strcmp(known->owner, "_contextvars.ContextVar") == 0;
-  if (context_var && !names) return wk__context_var_call(f, r, self, name, args + self_is_first, count - self_is_first);
-  bool own = known->what == WK__KNOWN_NOTHING && wk__is_own_object(r, self);
-  bool value = known->what == WK__KNOWN_VALUES || known->what == WK__KNOWN_LOOKS || wk__is_plain_value(BINDING, self) ||
-               wk__known_class(t) == WK__CLASS_VALUE || own;
-  if (known->what == WK__KNOWN_ASKED) return ask_method(f, r, self, name, args + self_is_first, count - self_is_first);
-  if (known->what == WK__KNOWN_DRAWS)
-    return wk__draw_call(f, r, self, name, args + self_is_first, count - self_is_first, names);
-  if (value && !wk__usable(f, self)) return NULL;
-  if (known->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
-  if (value) return look(f, callable, args, count, names);
-  if (known->what == WK__KNOWN_FRESH && wk__usable(f, self)) return wk__fresh_call(f, callable, args, count, names);
-  bool class_method =
-      PyType_Check(self) && !self_is_first && wk__known_method((PyTypeObject *)self, name)->what == WK__KNOWN_LOOKS;
-  if (class_method) return look(f, callable, args, count, names);
-  if (BINDING->is_own_mode(t)) return wk__plain_call(f, callable, args, count, names);
-  if (wk__is_own_proxy(r, self)) return look(f, callable, args, count, names);
-  if (t == &PyGen_Type) return look(f, callable, args, count, names);
-  if (PyExceptionInstance_Check(self)) return made_exception(f, r, callable, args, count, names);
-  bool chains = PyType_Check(self) && wk__is_itertool((PyTypeObject *)self) && strcmp(name, "from_iterable") == 0;
-  if (chains) return look(f, callable, args, count, names);
-  bool function = PyType_Check(self) && PyType_IsSubtype((PyTypeObject *)self, *BINDING->function_type);
-  if (function && !self_is_first && strcmp(name, "apply") == 0)
-    return apply_function(f, r, self, callable, args, count, names);
-  if (wk__is_own_context(f, self)) return wk__plain_call(f, callable, args, count, names);
-  if (known->what == WK__KNOWN_EFFECT && wk__is_lock(r, self))
-    return lock_method(f, r, self, name, callable, args, count, names, self_is_first);
-  bool asks_type = strcmp(name, "__instancecheck__") == 0 || strcmp(name, "__subclasscheck__") == 0;
-  if (PyType_Check(self) && asks_type) return pass_on(f, callable, args, count, names);
-  bool overrides = PyType_Check(self) && strcmp(name, "__torch_function__") == 0 && !self_is_first && !names &&
-                   PyType_IsSubtype((PyTypeObject *)self, BINDING->tensor_type);
-  if (overrides && count == 4) return tensor_torch_function(f, callable, args, count);
-  if ((wk__is_python_instance(self) || PyType_Check(self) || PyObject_TypeCheck(self, BINDING->module_type)) &&
-      wk__known_function("instance", name)->what == WK__KNOWN_LOOKS && !wk__is_foreign(r, self))
-    return wk__plain_call(f, callable, args, count, names);
-  return wk__refuse_as(f, wk__refusal_of(f, self), "method %s of a %s", name, t->tp_name);
-}
-
 /* ================================================ functions of C ================================================= */
 
 static PyObject *get_attribute_call(wk__frame *f, PyObject *const *args, Py_ssize_t count, bool only_has) {
@@ -517,12 +142,12 @@ static bool of_symbols(wk__frame *f, const char *name, PyObject *const *args, Py
     return true;
   }
   if (strcmp(name, "len") == 0 && count == 1 && wk__is_tensor_object(f, args[0]))
-    return (*out = symbolic_size(f, args[0], "__len__", args + 1, 0)) != NULL;
+    return (*out = wk__symbolic_size(f, args[0], "__len__", args + 1, 0)) != NULL;
   bool largest = strcmp(name, "max") == 0;
   if (count > 1 && (largest || strcmp(name, "min") == 0)) return wk__symbolic_extremum(r, largest, args, count, out);
   if (count == 2 && strcmp(name, "divmod") == 0) return quotient_and_rest(r, args, out);
   if (count == 2 && strcmp(name, "pow") == 0) return wk__symbolic_binary(r, NB_POWER, args[0], args[1], out);
-  return count == 1 && strcmp(name, "sum") == 0 && fold(r, NB_ADD, args[0], out);
+  return count == 1 && strcmp(name, "sum") == 0 && wk__fold_symbols(r, NB_ADD, args[0], out);
 }
 
 /* abs, round, pow, min and max of floats that differ from call to call. */
@@ -651,8 +276,8 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
                                  Py_ssize_t count, PyObject *names) {
   bool text_second = count >= 2 && !names && PyUnicode_Check(args[1]);
   if (strcmp(name, "len") == 0) {
-    bool counts = count == 1 && !names && is_container(f->session->recording, args[0]);
-    return (counts ? pass_on : look_at_values)(f, callable, args, count, names);
+    bool counts = count == 1 && !names && wk__is_container(f->session->recording, args[0]);
+    return (counts ? wk__call_passing : wk__call_at_values)(f, callable, args, count, names);
   }
   if (strcmp(name, "getattr") == 0 && text_second) return get_attribute_call(f, args, count, false);
   if (strcmp(name, "hasattr") == 0 && text_second) return get_attribute_call(f, args, count, true);
@@ -661,7 +286,7 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
   if (strcmp(name, "delattr") == 0 && text_second && count == 2)
     return wk__op_set_attr(f, args[0], args[1], NULL) < 0 ? NULL : Py_NewRef(Py_None);
   if (strcmp(name, "hash") == 0 && count == 1 && (has_constant_hash(f, args[0]) || has_python_hash(args[0])))
-    return look(f, callable, args, count, names);
+    return wk__call_looking(f, callable, args, count, names);
   bool of_address = strcmp(name, "id") == 0 || (strcmp(name, "hash") == 0 && count && hashes_its_address(f, args[0]));
   if (of_address && count == 1 && !names) return identity(f, f->session->recording, callable, args[0]);
   if (strcmp(name, "print") == 0) return print_call(f, f->session->recording, callable, args, count, names);
@@ -672,7 +297,7 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
   if (strcmp(name, "__build_class__") == 0)
     return wk__build_class_call(f, f->session->recording, callable, args, count, names);
   if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
-  if (strcmp(name, "iter") == 0 && count == 2) return look(f, callable, args, count, names);
+  if (strcmp(name, "iter") == 0 && count == 2) return wk__call_looking(f, callable, args, count, names);
   if (strcmp(name, "next") == 0 && count >= 1) return next_call(f, callable, args, count, names);
   return wk__refuse(f, "a call of %s()", name);
 }
@@ -680,9 +305,9 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
 static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                          PyObject *names) {
   wk__knowledge what = wk__known_function("builtins", name)->what;
-  if (what == WK__KNOWN_PASSES && !names) return pass_on(f, callable, args, count, names);
+  if (what == WK__KNOWN_PASSES && !names) return wk__call_passing(f, callable, args, count, names);
   PyObject *computed = NULL;
-  bool counts = strcmp(name, "len") == 0 && count == 1 && is_container(f->session->recording, args[0]);
+  bool counts = strcmp(name, "len") == 0 && count == 1 && wk__is_container(f->session->recording, args[0]);
   if (!names && !counts &&
       (of_symbols(f, name, args, count, &computed) || of_floats(f, name, callable, args, count, &computed)))
     return computed;
@@ -690,7 +315,7 @@ static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyO
   if (what != WK__KNOWN_VALUES && what != WK__KNOWN_PASSES) return wk__refuse(f, "a call of %s()", name);
   bool prints = strcmp(name, "repr") == 0 || strcmp(name, "format") == 0 || strcmp(name, "ascii") == 0;
   if (prints && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "a tensor's values are printed");
-  return look_at_values(f, callable, args, count, names);
+  return wk__call_at_values(f, callable, args, count, names);
 }
 
 /* Functions of scores are called between these two, and their calls become a loop body (autograd/body.h): the graph
@@ -699,7 +324,7 @@ static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyO
 static PyObject *score_begin(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                              PyObject *names) {
   if (f->session->recording->tries) return wk__refuse(f, "scores inside of what is only tried");
-  PyObject *values = look(f, callable, args, count, names);
+  PyObject *values = wk__call_looking(f, callable, args, count, names);
   if (values && values != Py_None) f->session->recording->tries = true;
   return values;
 }
@@ -750,11 +375,11 @@ static PyObject *core_function(wk__frame *f, const char *name, PyObject *callabl
     return control_end(f, callable, args, count, names);
   wk__knowledge what = wk__known_function("wick", name)->what;
   bool looks = what == WK__KNOWN_LOOKS || (what == WK__KNOWN_AUTOCAST && !names_other_device(name, args, count));
-  if (looks) return look(f, callable, args, count, names);
-  if (what == WK__KNOWN_PASSES) return pass_on(f, callable, args, count, names);
+  if (looks) return wk__call_looking(f, callable, args, count, names);
+  if (what == WK__KNOWN_PASSES) return wk__call_passing(f, callable, args, count, names);
   if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "%s() of random numbers", name);
   if (what == WK__KNOWN_ASKED) return wk__cached_call(f, f->session->recording, callable, args, count, names);
-  if (what == WK__KNOWN_EFFECT) return effect_of_values(f, f->session->recording, callable, args, count, names);
+  if (what == WK__KNOWN_EFFECT) return wk__effect_of_values(f, f->session->recording, callable, args, count, names);
   return wk__refuse_as(f, count ? wk__refusal_of(f, args[0]) : WK__REFUSED_BREAK, "a call of %s()", name);
 }
 
@@ -798,7 +423,7 @@ static PyObject *operator_by_code(wk__frame *f, const char *name, PyObject *call
   bool sets = strcmp(name, "setitem") == 0 && count == 3, deletes = strcmp(name, "delitem") == 0 && count == 2;
   if (sets || deletes)
     return wk__op_set_item(f, args[0], args[1], sets ? args[2] : NULL) < 0 ? NULL : Py_NewRef(Py_None);
-  if (count != 2) return look(f, callable, args, count, names); /* an error */
+  if (count != 2) return wk__call_looking(f, callable, args, count, names); /* an error */
   if (strcmp(name, "getitem") == 0) return wk__op_item(f, args[0], args[1]);
   bool negated = strcmp(name, "is_not") == 0;
   if (negated || strcmp(name, "is_") == 0) {
@@ -865,12 +490,12 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   PyObject *self = PyCFunction_GET_SELF(callable);
   if (!wk__know_bound(f, r, callable)) return NULL;
   if (self && !PyModule_Check(self)) {
-    if (PyType_Check(self) && strcmp(name, "__new__") == 0) return look(f, callable, args, count, names);
-    return c_method(f, r, self, name, callable, args, count, names, false);
+    if (PyType_Check(self) && strcmp(name, "__new__") == 0) return wk__call_looking(f, callable, args, count, names);
+    return wk__method_call(f, r, self, name, callable, args, count, names, false);
   }
   bool makes_parameter = !self && !c->m_module && strcmp(name, "_make_subclass") == 0 && count &&
                          args[0] == (PyObject *)*BINDING->parameter_type;
-  if (makes_parameter) return look(f, callable, args, count, names);
+  if (makes_parameter) return wk__call_looking(f, callable, args, count, names);
   const char *module = c->m_module && PyUnicode_Check(c->m_module) ? PyUnicode_AsUTF8(c->m_module) : "";
   if (!module) return NULL;
   if (strcmp(module, "builtins") == 0) return builtin(f, name, callable, args, count, names);
@@ -884,26 +509,26 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (of_abc && strcmp(name, "_abc_subclasscheck") == 0) return wk__abstract_check(f, r, callable, args, false);
   PyObject *product = NULL;
   bool folds = count == 1 && !names && strcmp(module, "math") == 0 && strcmp(name, "prod") == 0;
-  if (folds && fold(r, NB_MULTIPLY, args[0], &product)) return product;
+  if (folds && wk__fold_symbols(r, NB_MULTIPLY, args[0], &product)) return product;
   bool of_math = !names && strcmp(module, "math") == 0;
   if (of_math && count == 1 && rounded(r, name, args[0], &product)) return product;
   if (of_math && wk__float_call(r, callable, args, count, &product)) return product;
   bool reduces = !names && count >= 2 && strcmp(module, "_functools") == 0 && strcmp(name, "reduce") == 0;
-  if (reduces && is_evaluated(args[0])) return pass_on(f, callable, args, count, names);
+  if (reduces && is_evaluated(args[0])) return wk__call_passing(f, callable, args, count, names);
   if (reduces && is_operator_function(args[0]) && (PyTuple_Check(args[1]) || PyList_CheckExact(args[1])))
     return reduce_by_calls(f, r, args[0], args[1], count > 2 ? args[2] : NULL);
   const wk__known_call *known = wk__known_function(module, name);
   int kind = strcmp(module, "_operator") == 0 && count == 2 && !names ? kind_of_operator(name) : -1;
   if (kind >= 0) return wk__op_binary(f, kind, args[0], args[1]);
-  if (known->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
+  if (known->what == WK__KNOWN_VALUES) return wk__call_at_values(f, callable, args, count, names);
   if (known->what == WK__KNOWN_BY_CODE && strcmp(module, "_operator") == 0)
     return operator_by_code(f, name, callable, args, count, names);
-  if (known->what == WK__KNOWN_EFFECT) return effect_of_values(f, r, callable, args, count, names);
+  if (known->what == WK__KNOWN_EFFECT) return wk__effect_of_values(f, r, callable, args, count, names);
   if (known->what == WK__KNOWN_ASKED) return wk__cached_call(f, r, callable, args, count, names);
   if (known->what == WK__KNOWN_CLOCK) return wk__clock_call(f, r, callable, args, count, names);
   bool changes = known->what == WK__KNOWN_CHANGES && count &&
                  (PyList_CheckExact(args[0]) || (PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0));
-  if (changes) return change(f, r, known, args[0], callable, args, count, names, true);
+  if (changes) return wk__change_container(f, r, known, args[0], callable, args, count, names, true);
   return wk__refuse(f, "a call of %s.%s()", module, name);
 }
 
@@ -979,8 +604,8 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (maps && maps_by_calls(f, args, count)) return map_by_calls(f, r, args[0], args[1]);
   passes |= (maps || (t == &PyFilter_Type && !names && count == 2)) && is_evaluated(args[0]);
   passes |= t == &PyReversed_Type || (t == &PyDict_Type && (!count || (count == 1 && PyDict_CheckExact(args[0]))));
-  if (passes) return pass_on(f, callable, args, count, names);
-  if (scalar) return look_at_values(f, callable, args, count, names);
+  if (passes) return wk__call_passing(f, callable, args, count, names);
+  if (scalar) return wk__call_at_values(f, callable, args, count, names);
   bool made_of_arguments =
       t == &PyODict_Type || t == &PyMethod_Type || is_getter(t) || wk__is_default_dict(t) || wk__is_itertool(t);
   wk__class_kind kind = wk__known_class(t);
@@ -989,15 +614,17 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (t == wk__weak_reference_type() && (count != 1 || names)) return wk__refuse(f, "a weak reference with a callback");
   bool makes_keys = (t == &PySet_Type || t == &PyFrozenSet_Type || t == &PyDict_Type) && count == 1 && !names;
   if (makes_keys) return wk__keys_usable(f, args[0]) ? wk__plain_call(f, callable, args, count, names) : NULL;
-  if (made_of_arguments || known || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
+  if (made_of_arguments || known || is_value_class(BINDING, t))
+    return wk__call_looking(f, callable, args, count, names);
   bool shows = count == 1 && (PyDict_CheckExact(args[0]) || (PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0));
   bool proxy = t == &PyDictProxy_Type && !names && shows;
   if (proxy) return wk__made_proxy(f, r, args[0]);
-  if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
-  if (t == *BINDING->parameter_type) return look(f, callable, args, count, names); /* its __new__ is evaluated */
+  if (PyExceptionClass_Check(callable)) return wk__made_exception(f, r, callable, args, count, names);
+  if (t == *BINDING->parameter_type)
+    return wk__call_looking(f, callable, args, count, names); /* its __new__ is evaluated */
   if (t == BINDING->tensor_type && !names) return wk__new_tensor_call(f, callable, args, count);
   bool tensors = PyType_IsSubtype(t, BINDING->tensor_type);
-  if (wk__is_partial(t)) return look(f, callable, args, count, names);
+  if (wk__is_partial(t)) return wk__call_looking(f, callable, args, count, names);
   if (tensors || wk__type_is_fixed(t)) return wk__refuse(f, "a new %s", t->tp_name);
   if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);
   if (t->tp_base != &PyBaseObject_Type && !wk__arguments_usable(f, args, count, names))
@@ -1056,7 +683,7 @@ static PyObject *method_wrapper(wk__frame *f, wk__recording *r, PyObject *callab
   if (wk__is_foreign(r, callable)) return wk__refuse_as(f, WK__REFUSED_LEFT_OVER, "a method-wrapper from outside");
   PyObject *self = PyObject_GetAttrString(callable, "__self__"), *name = PyObject_GetAttrString(callable, "__name__");
   const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
-  PyObject *result = self && text ? c_method(f, r, self, text, callable, args, count, names, false) : NULL;
+  PyObject *result = self && text ? wk__method_call(f, r, self, text, callable, args, count, names, false) : NULL;
   Py_XDECREF(self);
   Py_XDECREF(name);
   return result;
@@ -1123,7 +750,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type) {
     if (!count) return wk__plain_call(f, callable, args, count, names);
     PyObject *name = PyDescr_NAME(callable);
-    return c_method(f, r, args[0], PyUnicode_AsUTF8(name), callable, args, count, names, true);
+    return wk__method_call(f, r, args[0], PyUnicode_AsUTF8(name), callable, args, count, names, true);
   }
   if (PyCFunction_Check(callable)) return c_function(f, r, callable, args, count, names);
   if (PyType_Check(callable)) return call_class(f, r, callable, args, count, names);
@@ -1143,7 +770,8 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     if (wk__depend_on_type(r, t) < 0) return NULL;
     return enter(f, callable, args, count, names);
   }
-  if (wk__known_method(t, "__call__")->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
+  if (wk__known_method(t, "__call__")->what == WK__KNOWN_VALUES)
+    return wk__call_at_values(f, callable, args, count, names);
   if (wk__is_array_function(callable)) return wk__fresh_call(f, callable, args, count, names);
   return wk__refuse(f, "a call of a %s", t->tp_name);
 }

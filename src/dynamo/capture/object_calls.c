@@ -93,10 +93,12 @@ PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable,
   return answer || PyErr_Occurred() ? answer : wk__refuse(f, "%s", r->failed);
 }
 
-/* That no caller handles one is asked again in front of each replay. */
+/* One that the region has raised is its own; that no caller handles one is asked again in front of each replay. */
 PyObject *wk__exception_state(wk__frame *f, wk__recording *r, PyObject *function) {
   PyObject *handled = PyErr_GetHandledException(), *ask = PySys_GetObject("exception");
-  Py_XDECREF(handled);
+  Py_XDECREF(handled); /* the thread has it */
+  if (handled && handled != f->session->handled_at_start && wk__reg_find(r, handled) < 0)
+    return PyObject_CallNoArgs(function);
   if (handled || !ask) return wk__refuse(f, "the exception that is handled is asked for");
   if (wk__observe(r, BINDING, Py_None, WK__READ_COMPUTED, -1, -1, ask) < 0) return wk__refuse(f, "%s", r->failed);
   return PyObject_CallNoArgs(function);

@@ -22,6 +22,7 @@ import operator
 import random
 import re
 import string
+import sys
 import types
 import typing
 import weakref
@@ -1836,6 +1837,15 @@ def proxy_of_a_dictionary_from_outside(x):
 @feature
 def distribution_divergence(x):
     return torch.distributions.kl_divergence(torch.distributions.Normal(x, 1.0), torch.distributions.Normal(0.0, 1.0))
+
+
+@feature
+def exception_that_is_handled(x):
+    try:
+        raise KeyError("key", 2)
+    except KeyError:
+        kind, value, traceback = sys.exc_info()
+        return x * len(value.args) * (kind is KeyError) * (traceback is not None)
 
 
 @feature

@@ -1,0 +1,37 @@
+/* What calls.c and method_calls.c share. */
+#ifndef WICK_DYNAMO_CAPTURE_CALL_PARTS_H
+#define WICK_DYNAMO_CAPTURE_CALL_PARTS_H
+
+#include "dynamo/capture/known.h"
+#include "dynamo/capture/known_calls.h"
+
+/* ---- calls.c: C code that only looks at its arguments; the same, where a size that was marked stays one; that only
+ * hands references on ---- */
+PyObject *wk__call_looking(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                           PyObject *names);  // -> new
+PyObject *wk__call_at_values(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                             PyObject *names);  // -> new
+PyObject *wk__call_passing(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                           PyObject *names);  // -> new
+/* ---- method_calls.c ---- */
+/* A call that changes the process, of values alone. */
+PyObject *wk__effect_of_values(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
+                               Py_ssize_t count, PyObject *names);  // -> new
+/* A method of a container, or a function whose first argument it is, that changes it. */
+PyObject *wk__change_container(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self,
+                               PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names,
+                               bool self_is_first);  // -> new
+/* Of a class that derives from list or set only what the region has made. */
+bool wk__is_container(const wk__recording *r, PyObject *o);
+/* Sizes that stay symbols; NULL, with nothing set, for everything else. */
+PyObject *wk__symbolic_size(wk__frame *f, PyObject *self, const char *name, PyObject *const *args,
+                            Py_ssize_t count);  // -> new
+/* The sum or product of a sequence some of whose items are symbolic. */
+bool wk__fold_symbols(wk__recording *r, int nb_kind, PyObject *sequence, PyObject **out);
+PyObject *wk__made_exception(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
+                             Py_ssize_t count, PyObject *names);  // -> new
+/* A method that C code implements, of `self`. */
+PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
+                          PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first);  // -> new
+
+#endif
