@@ -35,14 +35,14 @@ def orthogonality(q, t):
 
 
 def lu(a):
-    p, l, u = (exact(x) for x in linalg.lu(a))
-    return [ratio(exact(a) - p @ l @ u, exact(a), a)]
+    p, lower, u = (exact(x) for x in linalg.lu(a))
+    return [ratio(exact(a) - p @ lower @ u, exact(a), a)]
 
 
 def cholesky(a):
     a = a @ a.mT + len(a) * wick.eye(len(a), dtype=a.dtype)
-    l = exact(linalg.cholesky(a))
-    return [ratio(exact(a) - l @ l.T, exact(a), a)]
+    lower = exact(linalg.cholesky(a))
+    return [ratio(exact(a) - lower @ lower.T, exact(a), a)]
 
 
 def qr(a):
