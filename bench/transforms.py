@@ -1,15 +1,26 @@
-"""Gradients of each example by vmap(grad), against PyTorch's: python bench/transforms.py [--threads 1] [--rounds 15]
+"""Gradients of each example by vmap(grad), and Fourier transforms, against PyTorch's:
 
-Each library runs in processes of its own, in turns; the best of all rounds is compared. Prints a line a model.
+    python bench/transforms.py [--threads 1] [--rounds 15] [--pairs 5] [--torch PYTHON_WITH_TORCH] [--only mlp fft_1m]
+
+Each library runs in processes of its own, in turns. Of each process the median of its rounds counts; printed are the
+medians of these and the median of the pairs' ratios, with the smallest and the largest.
 """
 
 import argparse
 import importlib
+import statistics
 import subprocess
 import sys
 import time
 
-MODELS = ("mlp", "cnn")
+SIGNALS = {  # sizes of complex64 that are transformed along the last dim
+    "fft_1m": (2**20,),
+    "fft_1024x1024": (1024, 1024),
+    "fft_prime_1009x64": (64, 1009),
+    "fft_prime_10007": (10007,),
+    "fft_prime_1000003": (1000003,),
+}
+CASES = ("mlp", "cnn", *SIGNALS)
 
 
 def make(torch, name):
@@ -24,11 +35,12 @@ def make(torch, name):
     return model, torch.randn(64, 1, 28, 28)
 
 
-def measure(library, name, threads, rounds):
-    torch = importlib.import_module(library)
+def make_call(torch, library, name):
+    """What is timed, without arguments."""
+    if name in SIGNALS:
+        signal = torch.complex(torch.randn(SIGNALS[name]), torch.randn(SIGNALS[name]))
+        return lambda: torch.fft.fft(signal)
     func = importlib.import_module(f"{library}.func")
-    torch.set_num_threads(threads)
-    torch.manual_seed(0)
     model, x = make(torch, name)
     y = torch.randint(10, (len(x),))
     parameters = {key: p.detach() for key, p in model.named_parameters()}
@@ -38,16 +50,25 @@ def measure(library, name, threads, rounds):
         return torch.nn.functional.cross_entropy(logits, y.unsqueeze(0))
 
     gradients = func.vmap(func.grad(loss), (None, 0, 0))
-    best = float("inf")
+    return lambda: gradients(parameters, x, y)
+
+
+def measure(library, name, threads, rounds):
+    """The median time of a call, after two that are not counted."""
+    torch = importlib.import_module(library)
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    call, times = make_call(torch, library, name), []
     for _ in range(rounds + 2):
         start = time.perf_counter()
-        gradients(parameters, x, y)
-        best = min(best, time.perf_counter() - start)
-    return best
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[2:])
 
 
 def in_process(library, name, options):
-    command = [sys.executable, __file__, "--run", library, name, str(options.threads), str(options.rounds)]
+    python = options.torch if library == "torch" else sys.executable
+    command = [python, __file__, "--run", library, name, str(options.threads), str(options.rounds)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
@@ -59,15 +80,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--torch", default=sys.executable, help="the Python that has PyTorch")
+    parser.add_argument("--only", nargs="+", choices=CASES, default=CASES)
     options = parser.parse_args()
-    for name in MODELS:
-        best = {}
-        for _ in range(3):
-            for library in "wick", "torch":
-                best[library] = min(best.get(library, 1e9), in_process(library, name, options))
+    for name in options.only:
+        pairs = [[in_process(library, name, options) for library in ("wick", "torch")] for _ in range(options.pairs)]
+        wick, torch = (statistics.median(times) * 1e3 for times in zip(*pairs, strict=True))
+        ratios = [a / b for a, b in pairs]
         print(
-            f"{name}: wick {best['wick'] * 1e3:.2f} ms, PyTorch {best['torch'] * 1e3:.2f} ms, ratio {best['wick'] / best['torch']:.2f}"
+            f"{name}: wick {wick:.3f} ms, PyTorch {torch:.3f} ms, ratio {statistics.median(ratios):.2f}"
+            f" ({min(ratios):.2f} to {max(ratios):.2f})",
+            flush=True,
         )
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -19,6 +19,7 @@ ELSEWHERE = {
     "src/dynamo/capture/calls.c",  # what Python functions and methods do when they are captured
     "src/dynamo/capture/floats.c",  # comparisons of Python floats
     "src/ops/rules/optim.c",  # loops over lists of tensors
+    "src/tile/build.c",  # operations of tile kernels by their names in Python
     "src/cpu/kernels/scatter_reduce.c",  # the modes of scatter_reduce
     "src/ops/rules/scatter_reduce.c",  # the same
 }

@@ -2,9 +2,9 @@
  *
  * In: launches (wk__cuda_give) between begin_step and end_step. Out: one launch of a graph, whose nodes are a chain in
  * the order of the notes. A note is the launch's arguments and, for each that is an address, the memory it lies in and
- * how far: where a memory has moved, those words are written anew and the nodes told, so nothing is instantiated twice.
- * Memory that steps take and give back is the recording's own from then on, at fixed places: a later step gets what an
- * earlier one has given back. Tables that the host fills keep theirs, and are copied again where they change.
+ * how far: where a memory has moved, those words are written again and the nodes told, so nothing is instantiated
+ * twice. Memory that steps take and give back is the recording's own from then on, at fixed places: a later step gets
+ * what an earlier one has given back. Tables that the host fills keep theirs, and are copied again where they change.
  *
  * Invariant: words are what the graph's nodes have, but for those of stale notes; no function of a note is unloaded.
  * Tests: tests/cuda/test_graphs.py. */
@@ -16,7 +16,7 @@
 
 struct wk__cuda_held {
   _Atomic int references;
-  _Atomic bool recorded; /* a graph may run it, of which nobody waits for the end */
+  _Atomic bool recorded; /* a graph may run it, whose end is not waited for */
   const wk__cuda_device *device;
   CUmodule module;
 };
@@ -64,7 +64,7 @@ typedef struct own {
   int64_t capacity;
   int32_t since; /* the first step that had it */
   bool taken;
-  bool is_filled; /* with words, which stay: nobody else has it */
+  bool is_filled; /* with words, which stay: nothing else has it */
 } own;
 
 typedef struct step {

@@ -6,7 +6,7 @@
  * tensors are made, and counts of writes moved on. Steps that read numbers of the host, draw, or give the device
  * nothing are run *again*, with their work compared instead of given. Before either, what the step reads has to lie as
  * it did: where it does not, or the work is another, the stretch is abandoned, from the step at which that was seen,
- * for steps run one by one, and a later run notes anew.
+ * for steps run one by one, and a later run notes again.
  *
  * Invariants: a recording knows addresses by the slot, or the run's block, whose memory they lie in, and is told in
  * each run where those are. It is used on the stream that it was noted on. While there are recordings the block stays
