@@ -16,7 +16,7 @@
 
 struct wk__cuda_held {
   _Atomic int references;
-  _Atomic bool recorded; /* a graph may run it, of which nobody waits for the end */
+  _Atomic bool recorded; /* a graph may run it, whose end is not waited for */
   const wk__cuda_device *device;
   CUmodule module;
 };
@@ -64,7 +64,7 @@ typedef struct own {
   int64_t capacity;
   int32_t since; /* the first step that had it */
   bool taken;
-  bool is_filled; /* with words, which stay: nobody else has it */
+  bool is_filled; /* with words, which stay: no other step has it */
 } own;
 
 typedef struct step {
@@ -425,9 +425,10 @@ static wk_status close_recording(wk__recording *r, const uint64_t *begins) {
 static wk_status diverge(wk__recording *r) {
   wk__cuda_recording = NULL;
   r->mode = DIVERGED;
+  wk_status status = give_notes(r, r->next_note, r->current);
   for (int64_t i = 0; i < r->own_count; i++)
-    if (r->owns[i].taken) r->owns[i] = (own){0};
-  return give_notes(r, r->next_note, r->current);
+    if (r->owns[i].taken) r->owns[i] = (own){0}; /* the step's, which gives it back */
+  return status;
 }
 
 /* The same function over the same memories. */

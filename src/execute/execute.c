@@ -274,7 +274,7 @@ static wk_status make_results(const wk__graph_executor *e, const wk__graph_step 
   return WK_OK;
 }
 
-/* Nobody reads them. */
+/* They are not read. */
 static void drop_results(const wk__graph_executor *e, const wk__graph_step *s, wk_tensor **outputs) {
   int32_t count = wk__graph_result_count(s);
   for (int32_t k = 0; k < count; k++)

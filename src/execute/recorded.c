@@ -6,7 +6,7 @@
  * tensors are made, and counts of writes moved on. Steps that read numbers of the host, draw, or give the device
  * nothing are run *again*, with their work compared instead of given. Before either, what the step reads has to lie as
  * it did: where it does not, or the work is another, the stretch is abandoned, from the step at which that was seen,
- * for steps run one by one, and a later run notes anew.
+ * for steps run one by one, and a later run notes again.
  *
  * Invariants: a recording knows addresses by the slot, or the run's block, whose memory they lie in, and is told in
  * each run where those are. It is used on the stream that it was noted on. While there are recordings the block stays
@@ -502,14 +502,14 @@ static wk_status follow_step(wk__recorded_run *r, int64_t step, bool *out_abando
   wk_status status = r->steps[step].again ? wk__graph_run_step(r->executor, step, r->run)
                                           : wk__graph_pass_step(r->executor, step, r->run);
   r->mode = RUNNING;
-  if (status != WK_OK) return r->same ? fail_behind(r, step, status) : status;
+  if (status != WK_OK && r->same) return fail_behind(r, step, status);
   if (r->same) return WK_OK;
   *out_abandoned = true;
   if (wk__log_on(WK__LOG_CUDAGRAPHS))
     wk__log_print(WK__LOG_CUDAGRAPHS, "graph %lld: given up behind step %lld, %s: it has given other work",
                   (long long)r->executor->number, (long long)step, r->executor->steps[step].op->name);
   try_later(r);
-  return WK_OK;
+  return status;
 }
 
 /* Gives a stretch, or a part of it: *next is the step behind. */

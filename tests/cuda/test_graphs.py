@@ -149,7 +149,7 @@ assert same(g(x, i), f(x, i))
 torch._dynamo.reset(); gc.collect()
 """
     out, log = run(program)
-    assert "index 8 is out of bounds for dimension" in out and times_given(log) >= 4
+    assert out.startswith("index ") and " out of " in out and times_given(log) >= 4
 
 
 def test_inputs_that_are_written():
