@@ -527,7 +527,9 @@ static wk_status follow(wk__recorded_run *r, stretch *t, int64_t *next, bool *ou
     if (*out_abandoned) return WK_OK;
   }
   t->given++;
-  return r->type->give(t->recording, begins_of(r));
+  wk_status status = r->type->give(t->recording, begins_of(r));
+  if (status != WK_OK) try_later(r); /* nodes may not have been told what they should */
+  return status;
 }
 
 static wk_status follow_run(wk__recorded_run *r) {
