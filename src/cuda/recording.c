@@ -2,11 +2,20 @@
  *
  * In: launches (wk__cuda_give) between begin_step and end_step. Out: one launch of a graph, whose nodes are a chain in
  * the order of the notes. A note is the launch's arguments and, for each that is an address, the memory it lies in and
+<<<<<<< HEAD
  * how far: where a memory has moved, those words are written again and the nodes told, so nothing is instantiated
  * twice. Memory that steps take and give back is the recording's own from then on, at fixed places: a later step gets
  * what an earlier one has given back. Tables that the host fills keep theirs, and are copied again where they change.
+=======
+ * how far: where a memory has moved, those words are written again and the nodes told. Telling nodes costs as much as a
+ * launch; where memories come back to where they were (a result whose place the caller frees in every second call),
+ * there is an executable for each of a few ways to lie. Memory that steps take and give back is the recording's own
+ * from then on, at fixed places: a later step gets what an earlier one has given back. Tables that the host fills keep
+ * theirs, and are copied again where they change.
+>>>>>>> cudagraph
  *
- * Invariant: words are what the graph's nodes have, but for those of stale notes; no function of a note is unloaded.
+ * Invariant: words are what the nodes of every executable have, but for those of its stale notes and of memories that
+ * it has elsewhere; no function of a note is unloaded.
  * Tests: tests/cuda/test_graphs.py. */
 #include "cuda/recording.h"
 
@@ -47,7 +56,7 @@ typedef struct note {
   wk__cuda_held *held; /* owned; NULL */
   unsigned grid[3], threads, shared;
   int32_t first_word, word_count, first_place, place_count;
-  bool stale; /* its node has other words */
+  bool stale; /* without a function: memory has other words */
   CUgraphNode node;
 } note;
 
@@ -64,7 +73,11 @@ typedef struct own {
   int64_t capacity;
   int32_t since; /* the first step that had it */
   bool taken;
+<<<<<<< HEAD
   bool is_filled; /* with words, which stay: nothing else has it */
+=======
+  bool is_filled; /* with words, which stay: no other step has it */
+>>>>>>> cudagraph
 } own;
 
 typedef struct step {
@@ -72,6 +85,18 @@ typedef struct step {
 } step;
 
 typedef enum mode { NOTING, COMPARING, DIVERGED } mode;
+
+/* An executable of the graph. */
+typedef struct variant {
+  CUgraphExec exec;
+  uint64_t *begins; /* (memory_count) owned: that its nodes' addresses are of */
+  bool *is_stale;   /* (note_count) owned: the node has other words */
+  int32_t *stale;   /* (note_count) owned: which */
+  int64_t stale_count;
+  uint64_t used; /* the number of its last launch */
+} variant;
+
+enum { MOST_VARIANTS = 4, MOST_MISSES = 4 };
 
 struct wk__recording {
   wk__cuda_stream *stream;
@@ -98,14 +123,17 @@ struct wk__recording {
   const uint64_t *current; /* where memories begin, by the caller */
   /* closed */
   int64_t memory_count;
-  uint64_t *begins;   /* (memory_count) that the words are of */
+  uint64_t *begins;   /* (memory_count) that the words are of; NULL: not closed */
   int32_t *by_memory; /* places by memory: those of memory m begin at first_of[m] */
   int32_t *first_of;  /* (memory_count + 1) */
-  int32_t *stale;     /* notes, (note_count) */
+  int32_t *stale;     /* notes without a function, (note_count) */
   int64_t stale_count;
   CUgraph graph;
-  CUgraphExec exec;
-  CUstream side; /* captures what libraries give; NULL: not needed yet */
+  variant variants[MOST_VARIANTS];
+  int variant_count;
+  uint64_t given;
+  uint64_t missed[MOST_MISSES]; /* hashes of begins that no executable had, the last ones */
+  CUstream side;                /* captures what libraries give; NULL: not needed yet */
 };
 
 WK__THREAD_LOCAL wk__recording *wk__cuda_recording;
@@ -133,10 +161,15 @@ static void release_note(const note *n) {
   wk__cuda_let_go(n->held);
 }
 
+static void release_variant(variant *v, bool entered) {
+  if (entered && v->exec) (void)wk__cuda.cuGraphExecDestroy(v->exec);
+  wk__free(v->begins), wk__free(v->is_stale), wk__free(v->stale);
+}
+
 static void release(wk__recording *r) {
   if (!r) return;
   bool entered = wk__cuda_enter(r->stream->device) == WK_OK;
-  if (entered && r->exec) (void)wk__cuda.cuGraphExecDestroy(r->exec);
+  for (int i = 0; i < r->variant_count; i++) release_variant(&r->variants[i], entered);
   if (entered && r->graph) (void)wk__cuda.cuGraphDestroy(r->graph);
   for (int64_t i = 0; i < r->note_count; i++) release_note(&r->notes[i]);
   if (entered && r->side) (void)wk__cuda.cuStreamDestroy_v2(r->side);
@@ -188,9 +221,18 @@ static wk_status launch_note(const wk__recording *r, const note *n) {
   return launch(r->stream, &w);
 }
 
+static void make_stale_in(variant *v, int32_t number) {
+  if (v->is_stale[number]) return;
+  v->is_stale[number] = true;
+  v->stale[v->stale_count++] = number;
+}
+
+/* The note's words are others: its nodes', or those in memory. */
 static void make_stale(wk__recording *r, int32_t number) {
   note *n = &r->notes[number];
-  if (n->stale) return;
+  bool filled = !n->function && !n->library;
+  for (int i = 0; i < r->variant_count && !filled; i++) make_stale_in(&r->variants[i], number);
+  if (!filled || n->stale) return;
   n->stale = true;
   r->stale[r->stale_count++] = number;
 }
@@ -202,9 +244,10 @@ static void follow(wk__recording *r, const uint64_t *begins) {
     r->begins[m] = begins[m];
     for (int32_t k = r->first_of[m]; k < r->first_of[m + 1]; k++) {
       const place *p = &r->places[r->by_memory[k]];
-      if (r->notes[p->note].library) continue; /* run again where that matters */
-      r->words[r->notes[p->note].first_word + p->word] = (int64_t)(begins[m] + (uint64_t)p->offset);
-      make_stale(r, p->note);
+      const note *n = &r->notes[p->note];
+      if (n->library) continue; /* run again where that matters */
+      r->words[n->first_word + p->word] = (int64_t)(begins[m] + (uint64_t)p->offset);
+      if (!n->function) make_stale(r, p->note);
     }
   }
 }
@@ -232,23 +275,96 @@ static CUDA_KERNEL_NODE_PARAMS params_of(const note *n, void **params) {
                                    .kernelParams = params};
 }
 
-static wk_status tell_node(wk__recording *r, note *n) {
+static wk_status tell_node(wk__recording *r, const variant *v, const note *n) {
   void *params[] = {r->words + n->first_word};
   CUDA_KERNEL_NODE_PARAMS p = params_of(n, params);
-  n->stale = false;
-  if (n->library) return WK__CUDA(cuGraphExecChildGraphNodeSetParams, r->exec, n->node, n->library);
-  if (!n->function) return launch_note(r, n);
-  return WK__CUDA(cuGraphExecKernelNodeSetParams_v2, r->exec, n->node, &p);
+  if (n->library) return WK__CUDA(cuGraphExecChildGraphNodeSetParams, v->exec, n->node, n->library);
+  return WK__CUDA(cuGraphExecKernelNodeSetParams_v2, v->exec, n->node, &p);
+}
+
+/* All that it has other words for. */
+static wk_status tell_nodes(wk__recording *r, variant *v) {
+  for (int64_t m = 0; m < r->memory_count; m++) {
+    if (WK_LIKELY(v->begins[m] == r->begins[m])) continue;
+    v->begins[m] = r->begins[m];
+    for (int32_t k = r->first_of[m]; k < r->first_of[m + 1]; k++) {
+      int32_t number = r->places[r->by_memory[k]].note;
+      if (r->notes[number].function || r->notes[number].library) make_stale_in(v, number);
+    }
+  }
+  while (v->stale_count) {
+    int32_t number = v->stale[--v->stale_count];
+    v->is_stale[number] = false;
+    WK_TRY(tell_node(r, v, &r->notes[number]));
+  }
+  return WK_OK;
+}
+
+static wk_status add_variant(wk__recording *r) {
+  variant *v = &r->variants[r->variant_count];
+  *v = (variant){.begins = wk__alloc((size_t)(r->memory_count + 1) * sizeof *v->begins),
+                 .is_stale = wk__alloc_zeroed((size_t)r->note_count + 1),
+                 .stale = wk__alloc((size_t)(r->note_count + 1) * sizeof *v->stale)};
+  r->variant_count++;
+  if (!v->begins || !v->is_stale || !v->stale) return WK_OUT_OF_MEMORY;
+  memcpy(v->begins, r->begins, (size_t)r->memory_count * sizeof *v->begins);
+  return WK__CUDA(cuGraphInstantiateWithFlags, &v->exec, r->graph, 0);
+}
+
+/* One that lies like that; NULL. */
+static variant *find_variant(wk__recording *r) {
+  for (int i = 0; i < r->variant_count; i++)
+    if (memcmp(r->variants[i].begins, r->begins, (size_t)r->memory_count * sizeof *r->begins) == 0)
+      return &r->variants[i];
+  return NULL;
+}
+
+static bool was_missed(wk__recording *r) {
+  uint64_t hash = wk__hash_bytes(r->begins, (size_t)r->memory_count * sizeof *r->begins, 0);
+  for (int i = 0; i < MOST_MISSES; i++)
+    if (r->missed[i] == hash) return true;
+  memmove(r->missed + 1, r->missed, (MOST_MISSES - 1) * sizeof *r->missed);
+  r->missed[0] = hash;
+  return false;
+}
+
+/* The one to launch: new where memories have come back to where none was, else the one that was used the longest ago.
+ */
+static wk_status choose_variant(wk__recording *r, variant **out) {
+  *out = find_variant(r);
+  if (WK_LIKELY(*out != NULL)) return WK_OK;
+  if (was_missed(r) && r->variant_count < MOST_VARIANTS) {
+    WK_TRY(add_variant(r));
+    *out = &r->variants[r->variant_count - 1];
+    for (int32_t i = 0; i < r->note_count; i++) /* the graph has the words of the beginning */
+      if (r->notes[i].function || r->notes[i].library) make_stale_in(*out, i);
+    return WK_OK;
+  }
+  *out = &r->variants[0];
+  for (int i = 1; i < r->variant_count; i++)
+    if (r->variants[i].used < (*out)->used) *out = &r->variants[i];
+  return WK_OK;
+}
+
+static wk_status fill_memory(wk__recording *r) {
+  while (r->stale_count) {
+    note *n = &r->notes[r->stale[--r->stale_count]];
+    n->stale = false;
+    WK_TRY(launch_note(r, n));
+  }
+  return WK_OK;
 }
 
 static wk_status give(wk__recording *r, const uint64_t *begins) {
-  wk_status status = wk__cuda_enter(r->stream->device);
+  variant *v;
+  WK_TRY(wk__cuda_enter(r->stream->device));
   follow(r, begins);
-  for (int64_t i = 0; i < r->stale_count; i++)
-    if (status == WK_OK) status = tell_node(r, &r->notes[r->stale[i]]);
-  if (status == WK_OK) r->stale_count = 0;
-  if (status == WK_OK) status = WK__CUDA(cuGraphLaunch, r->exec, r->stream->handle);
-  return status == WK_OK ? wk__cuda_check_work(r->stream) : status;
+  WK_TRY(choose_variant(r, &v));
+  WK_TRY(tell_nodes(r, v));
+  WK_TRY(fill_memory(r));
+  v->used = ++r->given;
+  WK_TRY(WK__CUDA(cuGraphLaunch, v->exec, r->stream->handle));
+  return wk__cuda_check_work(r->stream);
 }
 
 /* ---- noting ---- */
@@ -416,7 +532,7 @@ static wk_status close_recording(wk__recording *r, const uint64_t *begins) {
     WK_TRY(WK__CUDA(cuGraphAddKernelNode_v2, &n->node, r->graph, last, last != NULL, &p));
     last = &n->node;
   }
-  return WK__CUDA(cuGraphInstantiateWithFlags, &r->exec, r->graph, 0);
+  return add_variant(r);
 }
 
 /* ---- comparing ---- */
@@ -425,9 +541,10 @@ static wk_status close_recording(wk__recording *r, const uint64_t *begins) {
 static wk_status diverge(wk__recording *r) {
   wk__cuda_recording = NULL;
   r->mode = DIVERGED;
+  wk_status status = give_notes(r, r->next_note, r->current);
   for (int64_t i = 0; i < r->own_count; i++)
-    if (r->owns[i].taken) r->owns[i] = (own){0};
-  return give_notes(r, r->next_note, r->current);
+    if (r->owns[i].taken) r->owns[i] = (own){0}; /* the step's, which gives it back */
+  return status;
 }
 
 /* The same function over the same memories. */
@@ -449,6 +566,10 @@ static bool compare(wk__recording *r, const wk__cuda_work *w) {
   int64_t *words = r->words + n->first_word;
   size_t bytes = (size_t)n->word_count * sizeof *words;
   if (!is_same(r, n, w)) return false;
+  for (int32_t k = 0; n->function && k < n->place_count; k++) { /* what has moved is followed by give */
+    int32_t word = r->places[n->first_place + k].word;
+    words[word] = ((const int64_t *)w->words)[word];
+  }
   if (memcmp(words, w->words, bytes) != 0) {
     memcpy(words, w->words, bytes);
     make_stale(r, (int32_t)r->next_note);

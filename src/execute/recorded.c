@@ -43,12 +43,14 @@ typedef struct span {
 } span;
 
 typedef struct noted_step {
-  bool again, is_into;           /* is_into: work of it may have to be run again as well */
+  bool again, may_be_again;      /* may_be_again: where memory of it has moved */
+  int64_t next;                  /* of the stretch's steps, the next one with something to do; or its end */
   span memories, layouts, bumps; /* memories: those that are first seen here */
 } noted_step;
 
 typedef struct stretch {
   int64_t first, end;      /* steps */
+  int64_t first_busy;      /* with something to do */
   int64_t launches, given; /* given: how many times */
   int32_t first_memory;
   wk__recording *recording; /* owned */
@@ -344,10 +346,10 @@ static void leave_noting(wk__recorded_run *r) {
   n->memories.end = (int32_t)r->memory_count;
   n->layouts.end = (int32_t)r->layout_count;
   n->bumps.end = (int32_t)r->bump_count;
-  n->is_into = r->step->into;
-  bool follows = n->is_into || r->type->holds(r->at->recording, r->step - r->executor->steps - r->at->first, NULL);
-  n->again =
-      launches == 0 || !follows || r->step->op->tags & WK__TAG_RANDOM || reads_host(r->executor, r->step, r->run);
+  bool follows = r->type->holds(r->at->recording, r->step - r->executor->steps - r->at->first, NULL);
+  n->again = launches == 0 || (!follows && !r->step->into) || r->step->op->tags & WK__TAG_RANDOM ||
+             reads_host(r->executor, r->step, r->run);
+  n->may_be_again = !follows;
   r->at->launches += launches;
 }
 
@@ -382,7 +384,7 @@ bool wk__recorded_passed(const wk__graph_executor *e, const wk__graph_step *s, w
   r->executor = e, r->run = run, r->step = s;
   const noted_step *n = noted_of(r);
   see_memories(r, n);
-  if (n->is_into && !r->type->holds(r->at->recording, s - e->steps - r->at->first, begins_of(r))) return false;
+  if (n->may_be_again && !r->type->holds(r->at->recording, s - e->steps - r->at->first, begins_of(r))) return false;
   for (int32_t i = n->bumps.first; i < n->bumps.end; i++)
     for (uint32_t k = 0; k < r->bumps[i].count; k++) wk__version_bump(run->slots[r->bumps[i].slot]);
   return true;
@@ -408,6 +410,24 @@ static wk_status open_stretch(wk__recorded_run *r, int64_t step) {
   return WK_OK;
 }
 
+static bool is_empty(span s) { return s.first == s.end; }
+
+/* There is nothing to look at, to make or to release when it is passed. */
+static bool is_idle(const wk__recorded_run *r, int64_t step) {
+  const wk__graph_step *s = &r->executor->steps[step];
+  const noted_step *n = &r->steps[step];
+  return !n->again && !n->may_be_again && is_empty(n->memories) && is_empty(n->layouts) && is_empty(n->bumps) &&
+         (!s->into || s->all_kept) && s->release_count == 0;
+}
+
+static void link_busy(wk__recorded_run *r, stretch *t) {
+  t->first_busy = t->end;
+  for (int64_t i = t->end - 1; i >= t->first; i--) {
+    r->steps[i].next = t->first_busy;
+    if (!is_idle(r, i)) t->first_busy = i;
+  }
+}
+
 static void close_stretch(wk__recorded_run *r) {
   stretch *t = r->at;
   if (!t) return;
@@ -421,7 +441,10 @@ static void close_stretch(wk__recorded_run *r) {
   if (good && wk__log_on(WK__LOG_CUDAGRAPHS))
     wk__log_print(WK__LOG_CUDAGRAPHS, "graph %lld: steps %lld to %lld, %lld launches, are one",
                   (long long)r->executor->number, (long long)t->first, (long long)t->end - 1, (long long)t->launches);
-  if (good) return;
+  if (good) {
+    link_busy(r, t);
+    return;
+  }
   r->type->release(t->recording);
   r->stretch_count--;
 }
@@ -502,20 +525,21 @@ static wk_status follow_step(wk__recorded_run *r, int64_t step, bool *out_abando
   wk_status status = r->steps[step].again ? wk__graph_run_step(r->executor, step, r->run)
                                           : wk__graph_pass_step(r->executor, step, r->run);
   r->mode = RUNNING;
-  if (status != WK_OK) return r->same ? fail_behind(r, step, status) : status;
+  if (status != WK_OK && r->same) return fail_behind(r, step, status);
   if (r->same) return WK_OK;
   *out_abandoned = true;
   if (wk__log_on(WK__LOG_CUDAGRAPHS))
     wk__log_print(WK__LOG_CUDAGRAPHS, "graph %lld: given up behind step %lld, %s: it has given other work",
                   (long long)r->executor->number, (long long)step, r->executor->steps[step].op->name);
   try_later(r);
-  return WK_OK;
+  return status;
 }
 
 /* Gives a stretch, or a part of it: *next is the step behind. */
 static wk_status follow(wk__recorded_run *r, stretch *t, int64_t *next, bool *out_abandoned) {
   r->at = t;
-  for (int64_t i = t->first, end = t->end; i < end; i++) {
+  const int64_t end = t->end;
+  for (int64_t i = t->first_busy; i < end; i = r->steps[i].next) {
     const noted_step *n = &r->steps[i];
     *next = i;
     if (WK_UNLIKELY(!lie_as_noted(r, n) || !are_aligned(r, n))) {
@@ -526,8 +550,11 @@ static wk_status follow(wk__recorded_run *r, stretch *t, int64_t *next, bool *ou
     WK_TRY(follow_step(r, i, out_abandoned));
     if (*out_abandoned) return WK_OK;
   }
+  *next = end;
   t->given++;
-  return r->type->give(t->recording, begins_of(r));
+  wk_status status = r->type->give(t->recording, begins_of(r));
+  if (status != WK_OK) try_later(r); /* nodes may not have been told what they should */
+  return status;
 }
 
 static wk_status follow_run(wk__recorded_run *r) {

@@ -60,6 +60,22 @@ torch._dynamo.reset(); gc.collect()
     assert "given up" not in log
 
 
+def test_numbers_reach_every_way_to_lie():
+    """A result has two places in turn; a number that changes between is the last one's in both."""
+    program = """
+def f(x, s):
+    return ((x + 1).softmax(1) * s).t().contiguous().softmax(1)
+g = torch.compile(f)
+x, y, other = torch.randn(16, 16, device="cuda"), None, torch.randn(16, 16, device="cuda")
+for i in range(40):
+    s = 0.5 + i // 7
+    y = g(x if i % 5 else other, s)
+    assert same(y, f(x if i % 5 else other, s)), i
+torch._dynamo.reset(); gc.collect()
+"""
+    assert times_given(run(program)[1]) >= 30
+
+
 def test_it_can_be_switched_off():
     program = CHAIN + "check(f, *[(torch.randn(8, 16, device='cuda'), torch.randn(8, 16, device='cuda')) for _ in range(5)])"
     assert run(program, WICK_CUDA_GRAPHS="0")[1] == ""
@@ -149,7 +165,7 @@ assert same(g(x, i), f(x, i))
 torch._dynamo.reset(); gc.collect()
 """
     out, log = run(program)
-    assert "index 8 is out of bounds for dimension" in out and times_given(log) >= 4
+    assert out.startswith("index ") and " out of " in out and times_given(log) >= 4
 
 
 def test_inputs_that_are_written():

@@ -72,7 +72,7 @@ ARTIFACTS = {
     "kernel_code": ("kernel", "vd", "the same"),
     "schedule": ("kernel", "d", "the same"),
     "fusion": ("kernel", "d", "the same"),
-    "cudagraphs": ("", "", "nothing: there are no CUDA graphs"),
+    "cudagraphs": ("cudagraphs", "", "which steps a device is given as a CUDA graph, and which not and why"),
     "custom_format_test_artifact": ("", "", "nothing"),
     **dict.fromkeys(
         (

@@ -87,6 +87,46 @@ static void replay_with_other_parameters(void **state) {
   end_graphs();
 }
 
+static void graphs_of_nodes(void **state) {
+  CUgraph graph, child;
+  CUgraphExec exec;
+  CUgraphNode nodes[2];
+  uint64_t amount = 3;
+  (void)state;
+  begin_graphs();
+  void *params[] = {&device, &amount};
+  CUDA_KERNEL_NODE_PARAMS launch = {.func = add,
+                                    .gridDimX = 1,
+                                    .gridDimY = 1,
+                                    .gridDimZ = 1,
+                                    .blockDimX = 1,
+                                    .blockDimY = 1,
+                                    .blockDimZ = 1,
+                                    .kernelParams = params};
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  add_on(stream, 10), add_on(stream, 20);
+  OK(cuStreamEndCapture(stream, &child));
+  OK(cuGraphCreate(&graph, 0));
+  assert_int_equal(cuGraphAddKernelNode_v2(&nodes[0], graph, NULL, 1, &launch), CUDA_ERROR_INVALID_VALUE);
+  OK(cuGraphAddKernelNode_v2(&nodes[0], graph, NULL, 0, &launch));
+  OK(cuGraphAddChildGraphNode(&nodes[1], graph, &nodes[0], 1, child));
+  OK(cuGraphDestroy(child)); /* the node has its own */
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cuMemsetD8Async(device, 0, 4, stream));
+  OK(cuGraphLaunch(exec, stream));
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  add_on(stream, 100), add_on(stream, 200);
+  OK(cuStreamEndCapture(stream, &child));
+  OK(cuGraphExecChildGraphNodeSetParams(exec, nodes[1], child));
+  assert_int_equal(cuGraphExecChildGraphNodeSetParams(exec, nodes[0], child), CUDA_ERROR_INVALID_VALUE);
+  OK(cuGraphLaunch(exec, stream));
+  OK(cuMemcpyDtoHAsync_v2(pinned, device, 4, stream));
+  OK(cuStreamSynchronize(stream));
+  assert_int_equal(pinned[0], 3 + 30 + 3 + 300);
+  OK(cuGraphExecDestroy(exec)), OK(cuGraphDestroy(graph)), OK(cuGraphDestroy(child));
+  end_graphs();
+}
+
 /* A second stream that joins through events and is waited for. */
 static void streams_join(void **state) {
   CUgraph graph;
@@ -187,7 +227,7 @@ static void captures_forbid(void **state) {
 }
 
 int test_graphs(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(replay_with_other_parameters), cmocka_unit_test(streams_join),
-                                     cmocka_unit_test(captures_forbid)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(replay_with_other_parameters), cmocka_unit_test(graphs_of_nodes),
+                                     cmocka_unit_test(streams_join), cmocka_unit_test(captures_forbid)};
   return cmocka_run_group_tests_name("graphs", tests, NULL, NULL);
 }
