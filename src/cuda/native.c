@@ -444,11 +444,7 @@ static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__bindi
   wk__cuda_time_end(s, begin, name);
 }
 
-<<<<<<< HEAD
-/* The address that argument `arg` is made of; 0: it is not an address, or it is the stream's own. */
-=======
 /* The address that argument `arg` is made of; 0: it is not one, or the stream's own. */
->>>>>>> cudagraph
 static uint64_t address_of(const wk__binding *b, const wk__ptx_arg *arg, const void *scratch) {
   if (arg->kind == WK__PTX_BASE) return (uint64_t)(uintptr_t)b->base[arg->a];
   return arg->kind == WK__PTX_SCRATCH ? (uint64_t)(uintptr_t)scratch : 0;

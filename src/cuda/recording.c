@@ -2,17 +2,11 @@
  *
  * In: launches (wk__cuda_give) between begin_step and end_step. Out: one launch of a graph, whose nodes are a chain in
  * the order of the notes. A note is the launch's arguments and, for each that is an address, the memory it lies in and
-<<<<<<< HEAD
- * how far: where a memory has moved, those words are written again and the nodes told, so nothing is instantiated
- * twice. Memory that steps take and give back is the recording's own from then on, at fixed places: a later step gets
- * what an earlier one has given back. Tables that the host fills keep theirs, and are copied again where they change.
-=======
  * how far: where a memory has moved, those words are written again and the nodes told. Telling nodes costs as much as a
  * launch; where memories come back to where they were (a result whose place the caller frees in every second call),
  * there is an executable for each of a few ways to lie. Memory that steps take and give back is the recording's own
  * from then on, at fixed places: a later step gets what an earlier one has given back. Tables that the host fills keep
  * theirs, and are copied again where they change.
->>>>>>> cudagraph
  *
  * Invariant: words are what the nodes of every executable have, but for those of its stale notes and of memories that
  * it has elsewhere; no function of a note is unloaded.
@@ -73,11 +67,7 @@ typedef struct own {
   int64_t capacity;
   int32_t since; /* the first step that had it */
   bool taken;
-<<<<<<< HEAD
-  bool is_filled; /* with words, which stay: nothing else has it */
-=======
   bool is_filled; /* with words, which stay: no other step has it */
->>>>>>> cudagraph
 } own;
 
 typedef struct step {

@@ -7,11 +7,7 @@
 
 #include "cuda/internal.h"
 
-<<<<<<< HEAD
-/* A module that is unloaded when its functions can no longer be launched: neither the code that made it nor a
-=======
 /* A module that is unloaded when nothing can launch its functions any more: neither the code that made it nor a
->>>>>>> cudagraph
  * recording. */
 typedef struct wk__cuda_held wk__cuda_held;
 wk__cuda_held *wk__cuda_hold(const wk__cuda_device *device, CUmodule steal_module); /* NULL for want of memory */
