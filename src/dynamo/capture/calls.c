@@ -345,7 +345,7 @@ static PyObject *control_begin(wk__frame *f, PyObject *callable, PyObject *const
                                PyObject *names) {
   wk__recording *r = f->session->recording;
   if (r->tries && !wk__control_records()) return wk__refuse(f, "control flow inside of what is only tried");
-  PyObject *begun = look(f, callable, args, count, names);
+  PyObject *begun = wk__call_looking(f, callable, args, count, names);
   if (wk__control_records()) r->tries = true;
   return begun;
 }
