@@ -287,3 +287,41 @@ def test_fake_quantize_modules(text):
     assert_same(ours, theirs)
     assert sorted(our_state) == sorted(their_state)
     assert_same([our_state[k] for k in their_state], list(their_state.values()))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("backend", ["fbgemm", "qnnpack"])
+def test_prepare_and_convert_of_modules(backend):
+    """The same numbers behind each layer as PyTorch's kernels for quantized tensors, but for a few that round to the
+    neighbour: PyTorch's bias is an integer."""
+    if backend not in torch.backends.quantized.supported_engines:
+        pytest.skip(f"this PyTorch has no {backend}")
+
+    def program(torch):
+        nn, q = torch.nn, torch.ao.quantization
+        layers = [q.QuantStub(), nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 3), nn.Flatten()]
+        model = nn.Sequential(*layers, nn.Linear(32, 5), q.DeQuantStub()).eval()
+        model = q.fuse_modules(model, [["1", "2", "3"]])
+        model.qconfig = q.get_default_qconfig(backend)
+        return model, q
+
+    engine = torch.backends.quantized.engine
+    try:
+        torch.backends.quantized.engine = backend
+        torch.manual_seed(0)
+        weights = {k: v.tolist() for k, v in program(torch)[0].state_dict().items()}
+        x, found = torch.randn(6, 3, 8, 8), []
+        for library in (torch, wick):
+            model, q = program(library)
+            model.load_state_dict({k: library.tensor(v) for k, v in weights.items()})
+            model.qconfig = q.get_default_qconfig(backend)
+            prepared = q.prepare(model)
+            prepared(library.tensor(x.tolist()))
+            converted = q.convert(prepared)
+            found.append((converted(library.tensor(x.tolist())), float(converted[6].scale)))
+    finally:
+        torch.backends.quantized.engine = engine
+    (theirs, scale), (ours, own_scale) = found
+    assert own_scale == pytest.approx(scale, rel=1e-5)
+    steps = [abs(a - b) / scale for a, b in zip(sum(theirs.tolist(), []), sum(ours.tolist(), []), strict=True)]
+    assert max(steps) < 2.5 and sum(step > 0.5 for step in steps) <= len(steps) / 4

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import wick as torch
+from wick import _C
 
 
 def signal(*shape, dtype=torch.complex128):
@@ -83,3 +84,18 @@ def test_compiled_has_the_same_bits(number):
 def test_empty_batches():
     assert torch.fft.fft(torch.zeros(0, 4)).shape == (0, 4)
     assert torch.fft.irfft(torch.zeros(2, 0, 3, dtype=torch.complex64)).shape == (2, 0, 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_the_same_bits_at_each_cpu_level(dtype):
+    torch.manual_seed(0)
+    level, results = _C._cpu_level(), []
+    inputs = [torch.randn(size, dtype=dtype) for size in ((1024,), (5, 360), (33, 64), (3, 1009), (2, 2))]
+    try:
+        for use in _C._cpu_levels():
+            _C._set_cpu_level(use)
+            results.append([torch.fft.fft(x) for x in inputs] + [torch.fft.ifft(x) for x in inputs])
+    finally:
+        _C._set_cpu_level(level)
+    for other in results[1:]:
+        assert all(same_bits(a, b) for a, b in zip(results[0], other, strict=True))

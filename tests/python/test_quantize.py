@@ -77,6 +77,15 @@ def a_weight(format, n=48, k=512):
     return blocks.flatten(1), None, 0
 
 
+def test_a_layer_in_several_places_stays_one():
+    layer = nn.Linear(64, 64)
+    model = nn.Sequential(layer, layer)
+    dynamic = wick.ao.quantization.quantize_dynamic(model)
+    assert dynamic[0] is dynamic[1] is not layer and type(dynamic[0]) is not nn.Linear
+    quantize_(model, Int8WeightOnlyConfig())
+    assert model[0] is model[1] is not layer and type(model[0]) is not nn.Linear
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_products_multiply_the_weight(format):
     weight, scales, group = a_weight(format)

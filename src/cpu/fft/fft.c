@@ -8,17 +8,6 @@
 
 #include "cpu/fft/internal.h"
 
-#define REAL float
-#define NAME(x) x##_f32
-#include "cpu/fft/stages.h"
-#undef REAL
-#undef NAME
-#define REAL double
-#define NAME(x) x##_f64
-#include "cpu/fft/stages.h"
-#undef REAL
-#undef NAME
-
 /* ---- numbers ---- */
 
 /* e^(-2 pi i k / n), from an angle of the first eighth. */
@@ -191,9 +180,24 @@ void wk__fft_rows(const wk__fft_plan *plan, void *scratch, int lanes, void **out
   *out_re = scratch;
   *out_im = (char *)scratch + (size_t)(plan->n * lanes) * (plan->wide ? sizeof(double) : sizeof(float));
 }
+
+/* Those of the CPU level in use. */
+static const wk__fft_kernels *kernels_get(void) {
+  switch (wk__cpu_level_get()) {
+#ifdef __x86_64__
+    case WK__CPU_AVX512:
+      return &wk__fft_kernels_avx512;
+    case WK__CPU_AVX2:
+      return &wk__fft_kernels_avx2;
+#endif
+    default:
+      return &wk__fft_kernels_portable;
+  }
+}
+
 void wk__fft_transform(const wk__fft_plan *plan, void *scratch, int lanes, bool inverse) {
   if (plan->wide)
-    wk__fft_run_f64(plan, scratch, lanes, inverse);
+    kernels_get()->run_f64(plan, scratch, lanes, inverse);
   else
-    wk__fft_run_f32(plan, scratch, lanes, inverse);
+    kernels_get()->run_f32(plan, scratch, lanes, inverse);
 }

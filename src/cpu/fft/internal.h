@@ -1,4 +1,4 @@
-/* What a plan holds. */
+/* What a plan holds, and the code of a CPU level that runs it. */
 #ifndef WICK_CPU_FFT_INTERNAL_H
 #define WICK_CPU_FFT_INTERNAL_H
 
@@ -22,11 +22,12 @@ struct wk__fft_plan {
   void *spectrum;                   /* (inner n) pairs: the transform of its conjugate, over the convolution's length */
 };
 
-void wk__fft_stages_f32(const wk__fft_plan *plan, float *re, float *im, float *other_re, float *other_im, int lanes,
-                        float **out_re, float **out_im);
-void wk__fft_stages_f64(const wk__fft_plan *plan, double *re, double *im, double *other_re, double *other_im, int lanes,
-                        double **out_re, double **out_im);
-void wk__fft_run_f32(const wk__fft_plan *plan, float *scratch, int lanes, bool inverse);
-void wk__fft_run_f64(const wk__fft_plan *plan, double *scratch, int lanes, bool inverse);
+/* What fft_level.c, compiled once per CPU level, gives to fft.c. Each operation is rounded by itself, so that all
+ * levels give the same bits. */
+typedef struct wk__fft_kernels {
+  void (*run_f32)(const wk__fft_plan *plan, float *scratch, int lanes, bool inverse);
+  void (*run_f64)(const wk__fft_plan *plan, double *scratch, int lanes, bool inverse);
+} wk__fft_kernels;
+extern const wk__fft_kernels wk__fft_kernels_portable, wk__fft_kernels_avx2, wk__fft_kernels_avx512;
 
 #endif

@@ -1,6 +1,7 @@
-/* The stages of a transform for one kind of numbers: included twice, with REAL and NAME(x) defined.
+/* The stages of a transform for one kind of numbers: fft_level.c includes it twice, with REAL and NAME(x) defined.
  * In: parts as (n, lanes). A stage with the factor p takes what is left of the length, m p, at a distance s:
- *   y[p q + t] = w^(q t) sum over j of x[q + m j] e^(-2 pi i j t / p), each at s places side by side. */
+ *   y[p q + t] = w^(q t) sum over j of x[q + m j] e^(-2 pi i j t / p), each at s places side by side, which vectors go
+ * over. */
 
 typedef struct NAME(stage) {
   const REAL *re, *im; /* from */
@@ -16,10 +17,12 @@ static inline void NAME(put)(const NAME(stage) * g, int64_t at, REAL re, REAL im
   g->to_im[at] = re * w[1] + im * w[0];
 }
 
-static void NAME(radix_2)(const NAME(stage) * g) {
+static void NAME(radix_2)(const NAME(stage) * stage) {
+  const NAME(stage) own = *stage, *g = &own; /* in registers, whatever the stores may alias */
   for (int64_t q = 0; q < g->m; q++) {
     const REAL *w = g->twiddles + 2 * q;
     int64_t a = q * g->s, b = (q + g->m) * g->s, y = 2 * q * g->s;
+    VECTORISE
     for (int64_t k = 0; k < g->s; k++) {
       REAL ar = g->re[a + k], ai = g->im[a + k], br = g->re[b + k], bi = g->im[b + k];
       g->to_re[y + k] = ar + br;
@@ -29,10 +32,12 @@ static void NAME(radix_2)(const NAME(stage) * g) {
   }
 }
 
-static void NAME(radix_4)(const NAME(stage) * g) {
+static void NAME(radix_4)(const NAME(stage) * stage) {
+  const NAME(stage) own = *stage, *g = &own; /* in registers, whatever the stores may alias */
   for (int64_t q = 0; q < g->m; q++) {
     const REAL *w = g->twiddles + 6 * q;
     int64_t step = g->m * g->s, x = q * g->s, y = 4 * q * g->s;
+    VECTORISE
     for (int64_t k = 0; k < g->s; k++) {
       REAL ar = g->re[x + k], ai = g->im[x + k], br = g->re[x + step + k], bi = g->im[x + step + k];
       REAL cr = g->re[x + 2 * step + k], ci = g->im[x + 2 * step + k];
@@ -49,7 +54,8 @@ static void NAME(radix_4)(const NAME(stage) * g) {
 }
 
 /* Odd factors: results t and p - t share sums and differences of the inputs j and p - j. */
-static void NAME(radix_odd)(const NAME(stage) * g) {
+static void NAME(radix_odd)(const NAME(stage) * stage) {
+  const NAME(stage) own = *stage, *g = &own; /* in registers, whatever the stores may alias */
   int p = g->p, half = (p - 1) / 2;
   int64_t step = g->m * g->s;
   for (int64_t q = 0; q < g->m; q++) {
@@ -81,8 +87,8 @@ static void NAME(radix_odd)(const NAME(stage) * g) {
   }
 }
 
-void NAME(wk__fft_stages)(const wk__fft_plan *plan, REAL *re, REAL *im, REAL *other_re, REAL *other_im, int lanes,
-                          REAL **out_re, REAL **out_im) {
+static void NAME(run_stages)(const wk__fft_plan *plan, REAL *re, REAL *im, REAL *other_re, REAL *other_im, int lanes,
+                             REAL **out_re, REAL **out_im) {
   int64_t left = plan->n, s = lanes;
   for (int k = 0; k < plan->stage_count; k++) {
     int p = plan->factors[k];
@@ -105,12 +111,12 @@ void NAME(wk__fft_stages)(const wk__fft_plan *plan, REAL *re, REAL *im, REAL *ot
 /* n adjacent numbers of each lane by c, or its conjugate. */
 static void NAME(by_chirp)(const REAL *c, int64_t n, int lanes, const REAL *re, const REAL *im, REAL *to_re,
                            REAL *to_im) {
-  for (int64_t j = 0; j < n; j++)
-    for (int64_t k = j * lanes; k < (j + 1) * lanes; k++) {
-      REAL a = re[k], b = im[k];
-      to_re[k] = a * c[2 * j] - b * c[2 * j + 1];
-      to_im[k] = a * c[2 * j + 1] + b * c[2 * j];
-    }
+  for (int64_t j = 0; j < n; j++) VECTORISE
+  for (int64_t k = j * lanes; k < (j + 1) * lanes; k++) {
+    REAL a = re[k], b = im[k];
+    to_re[k] = a * c[2 * j] - b * c[2 * j + 1];
+    to_im[k] = a * c[2 * j + 1] + b * c[2 * j];
+  }
 }
 
 /* X = c . ((x . c) convolved with conj(c)), where c[j] = e^(-pi i j^2 / n); the convolution is a product of spectra.
@@ -122,13 +128,13 @@ static void NAME(by_convolution)(const wk__fft_plan *plan, REAL *scratch, REAL *
   NAME(by_chirp)(plan->chirp, n, lanes, re, im, a, b);
   memset(a + n * lanes, 0, (size_t)((m - n) * lanes) * sizeof *a);
   memset(b + n * lanes, 0, (size_t)((m - n) * lanes) * sizeof *b);
-  NAME(wk__fft_stages)(plan->inner, a, b, c, d, lanes, &x, &y);
+  NAME(run_stages)(plan->inner, a, b, c, d, lanes, &x, &y);
   NAME(by_chirp)(plan->spectrum, m, lanes, x, y, x, y);
-  NAME(wk__fft_stages)(plan->inner, y, x, y == b ? d : b, x == a ? c : a, lanes, &v, &u);
+  NAME(run_stages)(plan->inner, y, x, y == b ? d : b, x == a ? c : a, lanes, &v, &u);
   NAME(by_chirp)(plan->chirp, n, lanes, u, v, re, im);
 }
 
-void NAME(wk__fft_run)(const wk__fft_plan *plan, REAL *scratch, int lanes, bool inverse) {
+static void NAME(run)(const wk__fft_plan *plan, REAL *scratch, int lanes, bool inverse) {
   size_t block = (size_t)(plan->n * lanes);
   REAL *re = scratch, *im = re + block, *to_re, *to_im;
   REAL *first = inverse ? im : re, *second = inverse ? re : im;
@@ -137,7 +143,7 @@ void NAME(wk__fft_run)(const wk__fft_plan *plan, REAL *scratch, int lanes, bool 
     return;
   }
   REAL *other_re = im + block, *other_im = other_re + block;
-  NAME(wk__fft_stages)(plan, first, second, other_re, other_im, lanes, &to_re, &to_im);
+  NAME(run_stages)(plan, first, second, other_re, other_im, lanes, &to_re, &to_im);
   if (to_re == first) return;
   memcpy(first, to_re, block * sizeof *first);
   memcpy(second, to_im, block * sizeof *second);

@@ -9,7 +9,11 @@
 #include "cpu/workspace.h"
 #include "ops/internal.h"
 
-enum { MOST_LANES = 16, LANE_BYTES = 1 << 17 };
+enum {
+  MOST_LANES = 16,
+  LANE_BYTES = 1 << 20, /* of scratch memory: about what a core's own caches hold */
+  LINE = 8,             /* numbers of a row's cache line */
+};
 
 /* One end of a pass: rows along a dim of a tensor of parts or of real numbers. */
 typedef struct end {
@@ -42,15 +46,19 @@ static void starts_of(const pass *p, const end *e, int64_t row, int lanes, char 
   }
 }
 
-/* The loops over elements, for both kinds of numbers. */
+/* The loops over elements, for both kinds of numbers. A cache line of a row is read, and written, at once: rows may lie
+ * such that all their lines want the same few places of a cache. */
 #define LOAD(type)                                                                                                    \
   static void load_##type(const pass *p, char *const *rows, int lanes, type *re, type *im) {                          \
-    for (int64_t j = 0; j < p->from.count; j++)                                                                       \
-      for (int k = 0; k < lanes; k++) {                                                                               \
-        const type *element = (const type *)(rows[k] + j * p->from.step);                                             \
-        re[j * p->lanes + k] = element[0];                                                                            \
-        im[j * p->lanes + k] = p->from.complex ? element[1] : 0;                                                      \
-      }                                                                                                               \
+    for (int64_t begin = 0, end; begin < p->from.count; begin = end) {                                                \
+      end = wk__min(begin + LINE, p->from.count);                                                                     \
+      for (int k = 0; k < lanes; k++)                                                                                 \
+        for (int64_t j = begin; j < end; j++) {                                                                       \
+          const type *element = (const type *)(rows[k] + j * p->from.step);                                           \
+          re[j * p->lanes + k] = element[0];                                                                          \
+          im[j * p->lanes + k] = p->from.complex ? element[1] : 0;                                                    \
+        }                                                                                                             \
+    }                                                                                                                 \
     for (int64_t j = p->from.count; j < p->n; j++) /* a real signal's spectrum is its own conjugate, turned around */ \
       for (int k = 0; k < lanes; k++) {                                                                               \
         re[j * p->lanes + k] = re[(p->n - j) * p->lanes + k];                                                         \
@@ -63,12 +71,15 @@ static void starts_of(const pass *p, const end *e, int64_t row, int lanes, char 
   }                                                                                                                   \
   static void store_##type(const pass *p, char *const *rows, int lanes, const type *re, const type *im) {             \
     type scale = (type)p->scale;                                                                                      \
-    for (int64_t j = 0; j < p->to.count; j++)                                                                         \
-      for (int k = 0; k < lanes; k++) {                                                                               \
-        type *element = (type *)(rows[k] + j * p->to.step);                                                           \
-        element[0] = re[j * p->lanes + k] * scale;                                                                    \
-        if (p->to.complex) element[1] = im[j * p->lanes + k] * scale;                                                 \
-      }                                                                                                               \
+    for (int64_t begin = 0, end; begin < p->to.count; begin = end) {                                                  \
+      end = wk__min(begin + LINE, p->to.count);                                                                       \
+      for (int k = 0; k < lanes; k++)                                                                                 \
+        for (int64_t j = begin; j < end; j++) {                                                                       \
+          type *element = (type *)(rows[k] + j * p->to.step);                                                         \
+          element[0] = re[j * p->lanes + k] * scale;                                                                  \
+          if (p->to.complex) element[1] = im[j * p->lanes + k] * scale;                                               \
+        }                                                                                                             \
+    }                                                                                                                 \
   }
 LOAD(float)
 LOAD(double)

@@ -70,7 +70,9 @@ def quantize_(model, config, filter_fn=None):
     replaced = {}  # layers that stand in several places stay one
 
     def visit(parent, prefix):
-        for name, child in list(parent.named_children()):
+        for name, child in list(parent._modules.items()):  # each place of a layer that has several
+            if child is None:
+                continue
             path = f"{prefix}.{name}" if prefix else name
             if chosen(child, path):
                 if id(child) not in replaced:

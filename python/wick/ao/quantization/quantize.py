@@ -10,6 +10,7 @@ floats. Tests: tests/python/test_quantize.py.
 import copy
 
 from ... import _C
+from ..._names import late as _late
 from ...nn import LSTM, Linear, Module
 from .linear import DynamicQuantizedLinear, QuantizedLinear, int8_channels
 
@@ -105,12 +106,16 @@ def quantize_dynamic(model, qconfig_spec=None, dtype=_C.int8, mapping=None, inpl
     if type(model) in replaced and _chosen(qconfig_spec, model, ""):
         return replaced[type(model)](model)
 
+    made = {}  # layers that stand in several places stay one
+
     def visit(parent, prefix):
-        for name, child in list(parent.named_children()):
+        for name, child in list(parent._modules.items()):
             path = f"{prefix}.{name}" if prefix else name
             if type(child) in replaced and _chosen(qconfig_spec, child, path):
-                setattr(parent, name, replaced[type(child)](child))
-            elif not isinstance(child, (QuantizedLinear, DynamicQuantizedLinear)):
+                if id(child) not in made:
+                    made[id(child)] = child, replaced[type(child)](child)
+                setattr(parent, name, made[id(child)][1])
+            elif child is not None and not isinstance(child, (QuantizedLinear, DynamicQuantizedLinear)):
                 visit(child, path)
 
     visit(model, "")
@@ -128,3 +133,6 @@ def propagate_qconfig_(module, qconfig_dict=None, prepare_custom_config_dict=Non
             visit(child, own, f"{prefix}.{name}" if prefix else name)
 
     visit(module, given.get("", None), "")
+
+
+__getattr__ = _late(__name__, (), {"convert": "eager", "prepare": "eager"}, beside=__package__)
