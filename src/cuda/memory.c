@@ -285,7 +285,11 @@ void *wk__cuda_allocate(wk__stream *stream, int64_t bytes, int64_t *out_capacity
   wk__cuda_memory *m = s->device->memory;
   int64_t rounded = wk__max(wk__ceil_div(bytes, UNIT), 1) * UNIT;
   void *memory = NULL;
-  if (wk__fault_now() || wk__cuda_enter(s->device) != WK_OK) return NULL;
+  if (wk__cuda_enter(s->device) != WK_OK) return NULL;
+  if (WK_UNLIKELY(wk__fault_now())) {
+    fail_for_want(s->device, bytes);
+    return NULL;
+  }
   if (WK_UNLIKELY(wk__cuda_recording != NULL) && wk__cuda_recorded_allocate(s, rounded, &memory, out_capacity))
     return memory;
   pthread_mutex_lock(&m->lock);

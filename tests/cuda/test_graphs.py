@@ -26,6 +26,7 @@ def check(f, *lists, options={}):
 def run(program, **env):
     """What the program prints, and what WICK_LOGS=cudagraphs says."""
     env = {**os.environ, "WICK_CUDA_TIER": "1", "WICK_LOGS": "cudagraphs", "WICK_CUDA_PRODUCTS": "exact", **env}
+    env = {name: value for name, value in env.items() if value is not None}
     done = subprocess.run(
         [sys.executable, "-c", HEAD + program], env=env, capture_output=True, text=True, timeout=300, check=False
     )
@@ -196,6 +197,30 @@ torch._dynamo.reset(); gc.collect()
 """
     _, log = run(program)
     assert "sort, is run by itself: it copies to the host" in log and times_given(log) == 6
+
+
+@pytest.mark.skipif(bool(os.environ.get("WICK_LIBCUDA")), reason="the emulator has no cuBLASLt")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_products_of_the_library_with_other_memory_each_time(dtype):
+    program = f"""
+def f(x, w, b):
+    y = F.linear(x.softmax(1), w, b)
+    return (y @ w).softmax(1), y
+torch.manual_seed(0)
+w, b = torch.randn(64, 64, device="cuda").to(torch.{dtype}), torch.randn(64, device="cuda").to(torch.{dtype})
+g, kept, wrong = torch.compile(f), [], 0
+for i in range(40):
+    x = torch.randn(64, 64, device="cuda").to(torch.{dtype})
+    found = g(x, w, b)
+    kept.append((x, found))
+    if i % 3 == 0: kept.pop(i // 4 % len(kept))
+    wrong += not all(torch.equal(p, q) for p, q in zip(found, f(x, w, b)))
+    wrong += not all(torch.equal(p, q) for x, found in kept for p, q in zip(found, f(x, w, b)))
+print(wrong)
+torch._dynamo.reset(); gc.collect()
+"""
+    out, log = run(program, WICK_CUBLASLT=None, WICK_CUDA_PRODUCTS=None)
+    assert out.strip() == "0" and times_given(log) > 30 and "given up" not in log, log
 
 
 TRAINING = """

@@ -321,7 +321,7 @@ def assume_constant_result(fn):
 
 
 def cudagraph_mark_step_begin():
-    """Nothing to mark without CUDA graphs."""
+    """Nothing to mark: results of CUDA graphs are tensors of their own."""
 
 
 def nested_compile_region(fn=None, *, options=None, max_reuse_entries=8, reuse_hash_fn=None):
