@@ -184,3 +184,41 @@ def test_quantizers_of_programs():
 def test_only_graphs_are_prepared():
     with pytest.raises(TypeError, match="captured graph"):
         prepare_pt2e(nn.Linear(2, 2), QUANTIZERS["xnnpack"]())
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_batch_norms_are_folded_before_observers_see_weights(bias):
+    wick.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, bias=bias), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 1)).eval()
+    model[1].running_mean.normal_()
+    model[1].running_var.uniform_(0.5, 2)
+    nn.init.uniform_(model[1].weight, 0.5, 2)
+    x = wick.randn(2, 3, 8, 8)
+    prepared = prepare_pt2e(capture(model, (x,)), QUANTIZERS["x86"]())
+    with wick.no_grad():
+        wanted = model(x)
+        wick.testing.assert_close(prepared(x), wanted, rtol=1e-4, atol=1e-5)
+        assert wick.ops.aten._native_batch_norm.default not in targets(prepared)
+        converted = convert_pt2e(prepared)
+        weights = [b for name, b in converted.named_buffers() if b.dtype == wick.int8]
+        assert len(weights) == 2 and (converted(x) - wanted).norm() < 0.05 * wanted.norm()
+        assert (wick.compile(converted)(x) - wanted).norm() < 0.05 * wanted.norm()
+
+
+def test_other_batch_norms_stay():
+    norm = wick.ops.aten._native_batch_norm.default
+    model, x = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)), wick.randn(2, 3, 8, 8)
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.bn = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+
+        def forward(self, x):
+            y = self.conv(x)
+            return y + self.bn(y)
+
+    for graph in (capture(Twice().eval(), (x,)), capture(nn.BatchNorm2d(3).eval(), (x,))):
+        assert norm in targets(graph) and norm in targets(prepare_pt2e(graph, QUANTIZERS["x86"]()))
+    graph = capture(model.eval(), (x,))
+    assert norm in targets(prepare_qat_pt2e(graph, QUANTIZERS["x86"](is_qat=True)))

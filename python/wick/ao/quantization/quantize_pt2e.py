@@ -16,7 +16,7 @@ import operator
 
 from ... import _C, _qscheme
 from ..._ops import ops
-from ...fx import GraphModule
+from ...fx import GraphModule, Node
 from ...fx.experimental.proxy_tensor import make_fx
 from .fake_quantize import FakeQuantizeBase, FusedMovingAvgObsFakeQuantize
 from .observer import FixedQParamsObserver, ObserverBase, PlaceholderObserver
@@ -30,6 +30,57 @@ q = ops.quantized_decomposed
 def capture(model, args):
     """A model as a graph of ATen's operators, as it is at this moment: in training or not. Sizes are those of args."""
     return make_fx(lambda *inputs: model(*inputs))(*args)
+
+
+# ---- batch norms of evaluation ----
+
+
+def _constant(model, node):
+    """The tensor of a node that depends on the model's tensors alone; None: it depends on more."""
+    if node.op == "get_attr":
+        return operator.attrgetter(node.target)(model).detach()
+    if node.op != "call_function":
+        return None
+    values = [_constant(model, arg) if isinstance(arg, Node) else arg for arg in node.args]
+    if node.kwargs.keys() - {"value"} or any(
+        v is None and a is not None for v, a in zip(values, node.args, strict=True)
+    ):
+        return None
+    return node.target(*values, **node.kwargs)
+
+
+def _folded(model, conv, norm):
+    """(weight, bias) of a convolution that does what both do; None: there is none."""
+    aten = ops.aten
+    if norm.target is not aten._native_batch_norm.default or norm.args[7] or not isinstance(conv, Node):
+        return None
+    if conv.target is not aten.convolution.default or conv.args[6] or len(conv.users) != 1:
+        return None
+    _, weight, bias = conv.args[:3]
+    sources = [weight, norm.args[5], norm.args[6], *([bias] if bias is not None else [])]
+    values = [_constant(model, source) if isinstance(source, Node) else None for source in sources]
+    if any(value is None for value in values):
+        return None
+    weight, gain, shift, *bias = values
+    by_channel = gain.reshape(-1, *[1] * (weight.dim() - 1))
+    return weight * by_channel, bias[0] * gain + shift if bias else shift
+
+
+def _fold_norms(model):
+    """Takes batch norms that use running statistics into the convolutions before them."""
+    for norm in list(model.graph.nodes):
+        conv = norm.args[0] if norm.op == "call_function" and norm.args else None
+        found = _folded(model, conv, norm) if norm.op == "call_function" else None
+        if found is None:
+            continue
+        with model.graph.inserting_before(conv):
+            weight, bias = (
+                model.graph.get_attr(_buffer(model, f"_folded_{n}", t)) for n, t in zip("wb", found, strict=True)
+            )
+        conv.args = (conv.args[0], weight, bias, *conv.args[3:])
+        norm.replace_all_uses_with(conv)
+    model.graph.eliminate_dead_code()
+    model.recompile()
 
 
 # ---- prepare ----
@@ -103,10 +154,12 @@ def _insert(model, observer, source, readers, names):
     return call
 
 
-def _prepare(model, quantizer):
+def _prepare(model, quantizer, fold):
     if not isinstance(model, GraphModule):
         raise TypeError("prepare_pt2e takes a captured graph: capture(model, args), or an exported program's module()")
     model = copy.deepcopy(model)
+    if fold:
+        _fold_norms(model)
     model = quantizer.transform_for_annotation(model)
     quantizer.annotate(model)
     quantizer.validate(model)
@@ -134,15 +187,16 @@ def _prepare(model, quantizer):
 
 
 def prepare_pt2e(model, quantizer):
-    """A copy of the graph with observers where the quantizer says: run it on examples, then convert_pt2e."""
-    prepared = _prepare(model, quantizer)
+    """A copy of the graph with observers where the quantizer says: run it on examples, then convert_pt2e. Batch norms that
+    use running statistics are folded into the convolutions before them."""
+    prepared = _prepare(model, quantizer, fold=True)
     prepared.eval()
     return prepared
 
 
 def prepare_qat_pt2e(model, quantizer):
     """The same with modules that fake quantization: train it, then convert_pt2e. Batch norms stay operators of their own."""
-    return _prepare(model, quantizer)
+    return _prepare(model, quantizer, fold=False)
 
 
 # ---- convert ----
