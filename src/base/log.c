@@ -12,11 +12,16 @@
 uint32_t wk__log_mask;
 
 static const char *const channel_names[WK__LOG_COUNT] = {
-    [WK__LOG_OPS] = "ops",         [WK__LOG_LOOP] = "loop",
-    [WK__LOG_GRAPH] = "graph",     [WK__LOG_BREAKS] = "graph_breaks",
-    [WK__LOG_GUARDS] = "guards",   [WK__LOG_RECOMPILES] = "recompiles",
-    [WK__LOG_KERNEL] = "kernel",   [WK__LOG_REGIONS] = "regions",
-    [WK__LOG_PROFILE] = "profile", [WK__LOG_KERNEL_TIMES] = "kernel_times",
+    [WK__LOG_OPS] = "ops",
+    [WK__LOG_LOOP] = "loop",
+    [WK__LOG_GRAPH] = "graph",
+    [WK__LOG_BREAKS] = "graph_breaks",
+    [WK__LOG_GUARDS] = "guards",
+    [WK__LOG_RECOMPILES] = "recompiles",
+    [WK__LOG_KERNEL] = "kernel",
+    [WK__LOG_REGIONS] = "regions",
+    [WK__LOG_PROFILE] = "profile",
+    [WK__LOG_KERNEL_TIMES] = "kernel_times",
     [WK__LOG_CUDAGRAPHS] = "cudagraphs",
 };
 
