@@ -78,7 +78,9 @@ torch._dynamo.reset(); gc.collect()
 
 
 def test_it_can_be_switched_off():
-    program = CHAIN + "check(f, *[(torch.randn(8, 16, device='cuda'), torch.randn(8, 16, device='cuda')) for _ in range(5)])"
+    program = (
+        CHAIN + "check(f, *[(torch.randn(8, 16, device='cuda'), torch.randn(8, 16, device='cuda')) for _ in range(5)])"
+    )
     assert run(program, WICK_CUDA_GRAPHS="0")[1] == ""
 
 
@@ -243,7 +245,9 @@ def losses(optimizer):
 """
 
 
-@pytest.mark.parametrize("optimizer", ["AdamW(p, lr=1e-2)", "SGD(p, lr=1e-2, momentum=0.9)", "AdamW(p, lr=1e-2, fused=True)"])
+@pytest.mark.parametrize(
+    "optimizer", ["AdamW(p, lr=1e-2)", "SGD(p, lr=1e-2, momentum=0.9)", "AdamW(p, lr=1e-2, fused=True)"]
+)
 def test_training_steps(optimizer):
     program = f"""
 losses(lambda p: torch.optim.{optimizer})
