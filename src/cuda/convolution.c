@@ -164,7 +164,7 @@ static wk_status add_bias(wk_tensor *out, wk_tensor *bias, int dims) {
 static wk_status run(const conv *c, wk_tensor *weight, wk_tensor *bias, wk_tensor *out) {
   wk_tensor *w = wk_clone(weight, "contiguous_format");
   wk_tensor *planes =
-      wk__is_contiguous(out) ? out : wk_new_zeros(out, out->sizes, out->ndim, WK_DTYPE_NONE, (wk_value){0});
+      wk__is_contiguous(out) ? out : wk_new_empty(out, out->sizes, out->ndim, WK_DTYPE_NONE, (wk_value){0});
   if (!w || !planes) return wk_error_category();
   if (bias) WK_TRY(add_bias(planes, bias, c->dims));
   int64_t step = images_at_once(c), all = wk__size(c->input, 0);
@@ -254,7 +254,7 @@ static wk_status backward_weight(wk__call *call) {
   read_list(&call->args[A_dilation], c.dims, c.dilation);
   c.input = padded(x, c.dims, padding, padding);
   wk_tensor *plain =
-      wk__is_contiguous(out) ? out : wk_new_zeros(out, out->sizes, out->ndim, WK_DTYPE_NONE, (wk_value){0});
+      wk__is_contiguous(out) ? out : wk_new_empty(out, out->sizes, out->ndim, WK_DTYPE_NONE, (wk_value){0});
   if (!c.input || !plain) return wk_error_category();
   int64_t step = images_at_once(&c), all = wk__size(x, 0);
   if (all == 0) return fill_with_zeros(out);

@@ -6,6 +6,7 @@
 
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
+#include "cuda/recording.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
 
@@ -16,27 +17,45 @@ static uint64_t address(const wk_tensor *t) { return (uint64_t)(uintptr_t)wk__ad
 
 /* ---- launches ---- */
 
-static wk_status launch(const wk_tensor *on, const char *name, int64_t blocks, int threads, void *given) {
+/* What the device is given: a structure whose first words are addresses. */
+typedef struct given {
+  void *words;
+  int word_count, address_count;
+} given;
+static given of_sort(wk__cuda_sort *s) { return (given){s, (int)(sizeof *s / 8), 4}; }
+static given of_places(wk__cuda_places *p) { return (given){p, (int)(sizeof *p / 8), 3}; }
+
+static wk_status launch(const wk_tensor *on, const char *name, int64_t blocks, int threads, given g) {
   wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(on->device));
+  wk__cuda_address addresses[4];
   CUfunction function;
-  void *params[] = {given};
   if (blocks > INT32_MAX) return wk_fail(WK_NOT_IMPLEMENTED, "%lld blocks of %s", (long long)blocks, name);
+  for (int i = 0; i < g.address_count; i++) addresses[i] = (wk__cuda_address){i, ((const uint64_t *)g.words)[i]};
   WK_TRY(wk__cuda_enter(s->device));
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_ORDER, name, &function));
-  return WK__CUDA(cuLaunchKernel, function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1, 0, s->handle, params,
-                  NULL);
+  CUevent begin;
+  wk__cuda_time_begin(s, &begin);
+  wk_status status = wk__cuda_give(s, &(wk__cuda_work){.function = function,
+                                                       .grid = {(unsigned)blocks, 1, 1},
+                                                       .threads = (unsigned)threads,
+                                                       .words = g.words,
+                                                       .word_count = g.word_count,
+                                                       .addresses = addresses,
+                                                       .address_count = g.address_count});
+  wk__cuda_time_end(s, begin, name);
+  return status;
 }
 
 enum { THREADS = 256, MOST_BLOCKS = 1 << 16, SORT_THREADS = WK__SORT_CHUNK / 2 };
 
 /* One thread an element, or several elements. */
-static wk_status launch_each(const wk_tensor *on, const char *name, int64_t elements, void *given) {
-  return launch(on, name, wk__min(wk__max(wk__ceil_div(elements, THREADS), 1), MOST_BLOCKS), THREADS, given);
+static wk_status launch_each(const wk_tensor *on, const char *name, int64_t elements, given g) {
+  return launch(on, name, wk__min(wk__max(wk__ceil_div(elements, THREADS), 1), MOST_BLOCKS), THREADS, g);
 }
 
 static wk_tensor *scratch(const wk_tensor *like, int64_t elements, wk_dtype dtype) {
   wk_int count = size(elements);
-  return wk_new_zeros((wk_tensor *)like, &count, 1, dtype, NONE);
+  return wk_new_empty((wk_tensor *)like, &count, 1, dtype, NONE);
 }
 
 /* ==================================================== sorting ==================================================== */
@@ -57,14 +76,14 @@ static void set_keys(wk__cuda_sort *s, wk_dtype dtype, bool descending) {
 /* The network: chunks first, then runs twice as long again and again. */
 static wk_status run_network(const wk_tensor *on, wk__cuda_sort *s) {
   int64_t chunk = wk__min(s->padded, WK__SORT_CHUNK), chunks = s->rows * s->padded / chunk;
-  WK_TRY(launch_each(on, "kernel_sort_fill", s->rows * s->padded, s));
-  WK_TRY(launch(on, "kernel_sort_chunks", chunks, SORT_THREADS, s));
+  WK_TRY(launch_each(on, "kernel_sort_fill", s->rows * s->padded, of_sort(s)));
+  WK_TRY(launch(on, "kernel_sort_chunks", chunks, SORT_THREADS, of_sort(s)));
   for (s->k = 2 * chunk; s->k <= s->padded; s->k *= 2) {
     for (s->j = s->k / 2; s->j >= WK__SORT_CHUNK; s->j /= 2)
-      WK_TRY(launch_each(on, "kernel_sort_step", s->rows * s->padded / 2, s));
-    WK_TRY(launch(on, "kernel_sort_merge", chunks, SORT_THREADS, s));
+      WK_TRY(launch_each(on, "kernel_sort_step", s->rows * s->padded / 2, of_sort(s)));
+    WK_TRY(launch(on, "kernel_sort_merge", chunks, SORT_THREADS, of_sort(s)));
   }
-  return launch_each(on, "kernel_sort_give", s->rows * s->given, s);
+  return launch_each(on, "kernel_sort_give", s->rows * s->given, of_sort(s));
 }
 
 static int64_t padded_length(int64_t count) {
@@ -79,7 +98,7 @@ static wk_tensor *places_of_first(const wk_tensor *rows, int64_t given, bool des
   wk_int sizes[] = {rows->sizes[0], size(given)};
   s.padded = padded_length(s.count);
   wk_tensor *keys = scratch(rows, s.rows * s.padded, WK_INT64), *places = scratch(rows, s.rows * s.padded, WK_INT32);
-  wk_tensor *out = wk_new_zeros((wk_tensor *)rows, sizes, 2, WK_INT64, NONE);
+  wk_tensor *out = wk_new_empty((wk_tensor *)rows, sizes, 2, WK_INT64, NONE);
   if (!keys || !places || !out) return NULL;
   s.keys = address(keys), s.places = address(places), s.out = address(out);
   set_keys(&s, (wk_dtype)rows->dtype, descending);
@@ -132,24 +151,25 @@ static wk_status topk(wk__call *c) {
 static wk_tensor *places_of_true(const wk_tensor *mask) {
   wk__cuda_places p = {.source = address(mask), .count = wk__numel(mask)};
   p.chunks = wk__ceil_div(p.count, WK__PLACES_CHUNK);
+  if (p.count == 0) return scratch(mask, 0, WK_INT64);
   wk_tensor *counts = scratch(mask, p.chunks + 1, WK_INT64);
   if (!counts) return NULL;
   p.counts = address(counts);
-  if (p.count && launch(mask, "kernel_places_count", p.chunks, THREADS, &p) != WK_OK) return NULL;
-  if (p.count && launch(mask, "kernel_places_sum", 1, THREADS, &p) != WK_OK) return NULL;
+  if (launch(mask, "kernel_places_count", p.chunks, THREADS, of_places(&p)) != WK_OK) return NULL;
+  if (launch(mask, "kernel_places_sum", 1, THREADS, of_places(&p)) != WK_OK) return NULL;
   wk_tensor *last = wk_select_int(counts, 0, size(p.chunks));
   double found = 0;
   if (!last || wk_tensor_item(last, &found) != WK_OK) return NULL;
   wk_tensor *out = scratch(mask, (int64_t)found, WK_INT64);
   if (!out || !found) return out;
   p.out = address(out);
-  return launch(mask, "kernel_places_give", p.chunks, THREADS, &p) == WK_OK ? out : NULL;
+  return launch(mask, "kernel_places_give", p.chunks, THREADS, of_places(&p)) == WK_OK ? out : NULL;
 }
 
 /* (count, dims), a column after the other: the coordinates of places. */
 static wk_tensor *coordinates(wk_tensor *places, const wk_tensor *of) {
   wk_int sizes[] = {size(of->ndim), places->sizes[0]};
-  wk_tensor *out = wk_new_zeros(places, sizes, 2, WK_INT64, NONE), *rest = places;
+  wk_tensor *out = wk_new_empty(places, sizes, 2, WK_INT64, NONE), *rest = places;
   for (int d = of->ndim - 1; d >= 0 && out; d--) {
     wk_value length = wk__v_int(wk__size(of, d));
     wk_tensor *column = wk_select_int(out, 0, size(d)), *place = column ? wk_remainder_Scalar(rest, length) : NULL;

@@ -188,17 +188,31 @@ torch._dynamo.reset(); gc.collect()
     assert times_given(run(program)[1]) >= 4
 
 
+def test_sorts_and_convolutions_are_given_as_one():
+    program = """
+w = torch.randn(3, 2, 3, 3, device="cuda")
+def f(x):
+    a = torch.nn.functional.conv2d(x, w, padding=1).softmax(1)
+    values, places = torch.sort(a.flatten(1), 1)
+    return values.softmax(1), places, torch.topk(values, 3)[0]
+check(f, *[(torch.randn(2, 2, 8, 8, device="cuda"),) for _ in range(6)])
+torch._dynamo.reset(); gc.collect()
+"""
+    _, log = run(program)
+    assert "by itself" not in log and times_given(log) >= 3
+
+
 def test_what_cannot_be_noted_is_run_between():
     program = """
 def f(x):
     a = x.softmax(1).t().contiguous().softmax(1)
-    b = torch.sort(a, 1)[0] if True else a
+    b = torch.linalg.qr(a)[1] if True else a
     return b.softmax(1).t().contiguous().softmax(1)
 check(f, *[(torch.randn(8, 16, device="cuda"),) for _ in range(6)])
 torch._dynamo.reset(); gc.collect()
 """
     _, log = run(program)
-    assert "sort, is run by itself: it copies to the host" in log and times_given(log) == 6
+    assert "linalg_qr, is run by itself: it copies to the host" in log and times_given(log) == 6
 
 
 @pytest.mark.skipif(bool(os.environ.get("WICK_LIBCUDA")), reason="the emulator has no cuBLASLt")
