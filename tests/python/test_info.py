@@ -167,7 +167,7 @@ def f(self, x):
     nn.Container(1, 2, 3)(x)
     F.scaled_mm(x, x).q_scale()
     self.lgamma, json.lgamma, nn.Linear(2, 3).weight
-    fun.debug_unwrap(x)
+    torch.miopen_rnn(x)
     torch.cudnn_convolution(), torch.cudnn_convolution
     torch.no_such_name, torch.Tensor.int_repr, torch.save, x.sum(), x.no_such_method
 """
@@ -181,7 +181,7 @@ def sources(tmp_path):
     pack.mkdir()
     (pack / "__init__.py").write_text("")
     (pack / "sub.py").write_text("from . import deep\nfrom .deep import nothing\nraise SystemExit('is not run')\n")
-    (pack / "deep.py").write_text("import torch\ntorch.package.PackageExporter\n")
+    (pack / "deep.py").write_text("import torch\ntorch.nested.nested_tensor\n")
     (tmp_path / "bad.py").write_text("import torch\ndef f(:\n")
     return tmp_path
 
@@ -191,8 +191,8 @@ def test_needs_of_a_program(sources):
     assert found["missing"] == {
         "torch.Tensor.int_repr": ["train.py:20"],
         "torch.cudnn_convolution": ["train.py:19"],
-        "torch.package": [os.path.join("pack", "deep.py:2")],
-        "torch.func.debug_unwrap": ["train.py:18"],
+        "torch.nested": [os.path.join("pack", "deep.py:2")],
+        "torch.miopen_rnn": ["train.py:18"],
         "torch.nn.Container": ["train.py:15"],
         "torch.nn.qat": ["model.py:3"],
         "torch.nn.functional.scaled_mm": ["train.py:16"],
