@@ -37,7 +37,10 @@ static bool decompose_dropout(wk__graph *graph, const wk__graph_node *n, parts *
   if (!n->items[0] || n->args[1].count) return true; /* a rate that changes is the operator's own business */
   wk__graph_arg mask_args[WK__MAX_ARGS] = {of_sizes(n->items[0]->sizes, x->ndim),
                                            of_sizes(n->items[0]->strides, x->ndim), n->args[1]};
-  if (x->device.type != WK_CPU) mask_args[3] = (wk__graph_arg){.tag = WK_VALUE_DEVICE, .device = x->device};
+  if (x->device.type != WK_CPU) {
+    mask_args[3] = (wk__graph_arg){.tag = WK_VALUE_DEVICE, .device = x->device};
+    mask_args[4] = (wk__graph_arg){.tag = WK_VALUE_DTYPE, .dtype = x->dtype};
+  }
   wk__graph_node *mask = call_like(graph, WK__OP(_dropout_mask), mask_args, n->items[0], WK_BOOL);
   if (!mask) return false;
   wk__graph_arg args[WK__MAX_ARGS] = {n->args[0], of_node(mask),

@@ -252,10 +252,12 @@ wk_status wk__cuda_bernoulli_p(wk__call *c) {
 /* ---- dropout ---- */
 
 /* Elements a thread takes at a time: 16 bytes of the input, where it is made of such pieces. */
+static int pieces(const wk_tensor *t, size_t itemsize) {
+  int most = (int)(16 / itemsize);
+  return wk__numel(t) % most == 0 && wk__is_contiguous(t) ? most : 1;
+}
 static int stride_for(const wk_tensor *x) {
-  int most = (int)(16 / wk__itemsize(x));
-  bool whole = wk__numel(x) % most == 0 && (uintptr_t)wk__address(x) % 16 == 0;
-  return whole && wk__is_contiguous(x) ? most : 1;
+  return (uintptr_t)wk__address(x) % 16 == 0 ? pieces(x, wk__itemsize(x)) : 1;
 }
 
 static wk_status draw_mask(wk_tensor *mask, int stride, double p) {
@@ -265,9 +267,13 @@ static wk_status draw_mask(wk_tensor *mask, int stride, double p) {
   return launch(wk__generator_default_of(mask->device), mask, "kernel_mask", &f, 4);
 }
 
+/* Without the input: what it would be taken by, if its memory begins at a piece. */
 wk_status wk__cuda_dropout_mask(wk__call *c) {
-  const wk_tensor *x = c->args[0].tag == WK_VALUE_TENSOR ? c->args[0].tensor : c->outputs[0];
-  return draw_mask(c->outputs[0], stride_for(x), number(&c->args[WK__ARG(_dropout_mask, p)]));
+  WK__ARGS(_dropout_mask);
+  wk_tensor *mask = c->outputs[0];
+  bool known = c->args[A_of].tag == WK_VALUE_DTYPE;
+  size_t itemsize = wk_dtype_size(known ? (wk_dtype)c->args[A_of].dtype : WK_BOOL);
+  return draw_mask(mask, pieces(mask, itemsize), number(&c->args[A_p]));
 }
 
 static bool is_training(const wk__call *c) {

@@ -78,3 +78,19 @@ print(all(torch.equal(a, b) for a, b in zip(parameters("cpu"), parameters("cuda"
     )
     assert done.stdout.strip() == "True", done.stderr[-2000:]
     assert "pointwise, 9 together/4: >float32 float32 >float32 >float32; mul sub" in done.stderr
+
+
+@pytest.mark.parametrize("size", [(64, 48), (7, 3), (5, 8)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_compiled_dropout_draws_what_eager_draws(size, dtype):
+    """Every call: by the element's size, too, which the mask alone does not have."""
+    x = torch.randn(size, device="cuda").to(dtype)
+
+    def f(x):
+        return torch.nn.functional.dropout((x * 2).relu(), 0.4) + x
+
+    results = []
+    for run in f, torch.compile(f):
+        torch.manual_seed(3)
+        results.append([run(x).tolist() for _ in range(5)])
+    assert results[0] == results[1]

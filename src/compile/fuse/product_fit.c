@@ -247,6 +247,8 @@ bool wk__group_make_operand(wk__group *g, const wk__graph_node *product, const w
 
 static bool is_plain_draw(const wk__graph_node *n, const wk__choices *choices) {
   if (n->kind != WK__GRAPH_CALL || !wk__is_draw(n->op) || n->flags & WK__GRAPH_TAPED) return false;
+  const wk__device_type *type = wk__device_types[n->value->device.type];
+  if (!type || !type->facts->fuses_products) return false;
   return wk__value_is_real(&n->args[2].value) &&
          wk__hint(n->value->numel) / wk_get_num_threads() >= choices->drawn_values;
 }
