@@ -47,12 +47,12 @@ int wk__branch_on_tensor(wk__frame *f, wk__recording *r, PyObject *o) {
     wk_error_clear();
     return refuse(f, "a check of a value that depends on random numbers");
   }
-  if (truth != branch.jumps_if) {
+  if (truth != branch.goes_on_if) {
     wk__refuse_as(f, WK__REFUSED_VALUE, "a check that fails");
     return -1;
   }
   const char *message = branch.message ? PyUnicode_AsUTF8(branch.message) : no_text;
-  wk_status status = message ? record(t, branch.jumps_if, message) : WK_UNSUPPORTED;
+  wk_status status = message ? record(t, branch.goes_on_if, message) : WK_UNSUPPORTED;
   PyErr_Clear();
   if (status == WK_OK && wk__recording_of(f) == r) return truth;
   wk_error_clear();

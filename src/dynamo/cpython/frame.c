@@ -188,15 +188,23 @@ static bool may_stand_in_front_of_raise(wk__instruction_kind kind) {
 
 static const wk__instruction *behind(const wk__instruction *i) { return i + i->width; }
 
-bool wk__frame_branch_raises(const wk__frame *f, wk__raising_branch *out) {
+/* What begins there does nothing but raise. */
+static bool only_raises(const wk__instruction *i) {
   enum { MOST = 64 };
+  for (int n = 0; n < MOST && may_stand_in_front_of_raise((wk__instruction_kind)i->kind); n++) i = behind(i);
+  return i->kind == WK__I_RAISE;
+}
+
+/* In a loop the way that goes on is a jump back, which stands behind a branch to the other way from CPython 3.12 on. */
+bool wk__frame_branch_raises(const wk__frame *f, wk__raising_branch *out) {
   const wk__instruction *code = f->info->code, *i = &code[f->offset];
   if (i->kind == WK__I_TO_BOOL) i = behind(i);
   if (i->kind != WK__I_POP_JUMP_IF_TRUE && i->kind != WK__I_POP_JUMP_IF_FALSE) return false;
-  *out = (wk__raising_branch){.jumps_if = i->kind == WK__I_POP_JUMP_IF_TRUE};
-  const wk__instruction *first = i = behind(i);
-  for (int n = 0; n < MOST && may_stand_in_front_of_raise((wk__instruction_kind)i->kind); n++) i = behind(i);
-  if (i->kind != WK__I_RAISE) return false;
+  const wk__instruction *first = behind(i), *target = first + i->argument;
+  bool jumps_if = i->kind == WK__I_POP_JUMP_IF_TRUE, raises_at_target = !only_raises(first);
+  if (raises_at_target && !only_raises(target)) return false;
+  *out = (wk__raising_branch){.goes_on_if = jumps_if != raises_at_target};
+  if (raises_at_target) first = target;
   const wk__instruction *text = behind(first);
   if (first->kind != WK__I_LOAD_ASSERTION_ERROR || text->kind != WK__I_LOAD_CONST) return true;
   PyObject *constant = PyTuple_GET_ITEM(f->code->co_consts, text->argument);

@@ -139,10 +139,9 @@ bool wk__frame_may_stop_at(const wk__frame *frame, int offset);        /* false 
 /* The next instruction takes a variable to the stack, and does nothing else. */
 bool wk__frame_next_only_moves(const wk__frame *frame);
 
-/* The instruction at frame->offset branches on a truth, and what comes where it does not jump does nothing but raise.
- */
+/* The instruction at frame->offset branches on a truth, and one of its ways does nothing but raise. */
 typedef struct wk__raising_branch {
-  bool jumps_if;     /* the truth that does not lead there */
+  bool goes_on_if;   /* the truth that does not lead there */
   PyObject *message; /* borrowed: the text of an assert statement; NULL: it has none, or it is no such statement */
 } wk__raising_branch;
 bool wk__frame_branch_raises(const wk__frame *frame, wk__raising_branch *out);

@@ -644,7 +644,7 @@ def suppressed(x):
     return x
 
 
-@case(captures=1, breaks=1, unkept=6)
+@case
 def exception_state(x):
     try:
         raise ValueError
