@@ -92,7 +92,8 @@ layout product_layout(const tile_writer *w, const wk__tile_type *t, bool by_rows
   l.bit[columns + 3] = (uint8_t)reg++;
   for (int b = 3; b < columns - column_warps; b++) l.bit[b] = (uint8_t)reg++;
   for (int b = 0; b < column_warps; b++) l.bit[columns - column_warps + b] = (uint8_t)(THREAD + 5 + row_warps + b);
-  for (int b = 4; b < rows - row_warps; b++) l.bit[columns + b] = (uint8_t)reg++;
+  int row_end = (int)wk__min(rows - row_warps, TILE_BITS - columns); /* always the first: for the compiler to see */
+  for (int b = 4; b < row_end; b++) l.bit[columns + b] = (uint8_t)reg++;
   for (int b = 0; b < row_warps; b++) l.bit[columns + rows - row_warps + b] = (uint8_t)(THREAD + 5 + b);
   return l;
 }
