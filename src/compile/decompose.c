@@ -90,7 +90,6 @@ static decompose_fn *rule_of(const wk__graph_node *node) {
   if (node->kind != WK__GRAPH_CALL || node->flags & WK__GRAPH_TAPED) return NULL;
   if (node->op == WK__OP(_dropout)) return decompose_dropout;
   if (node->op == WK__OP(nll_loss_forward)) return decompose_nll;
-  if (wk__is_control(node->op)) wk__control_compile(node->op);
   if (wk__is_function(node->op)) return decompose_function;
   return NULL;
 }
@@ -109,6 +108,7 @@ static void replace_items(wk__graph *graph, wk__graph_node *node, const parts *b
 wk_status wk__decompose(wk__graph *graph, bool *out_changed) {
   for (wk__graph_node *n = graph->first, *next; n; n = next) {
     next = n->next;
+    if (n->kind == WK__GRAPH_CALL && wk__is_control(n->op)) wk__control_compile(n->op); /* its graphs, too */
     decompose_fn *rule = rule_of(n);
     if (!rule) continue;
     while (next && next->kind == WK__GRAPH_ITEM) next = next->next; /* its items go with it */

@@ -213,15 +213,8 @@ static wk_status forward_dropout(wk__call *c) {
                      &c->args[A_scale]);
 }
 
-static wk_status in_scope(wk__call *c, wk_status (*fn)(wk__call *)) {
-  wk_scope scope;
-  wk_scope_begin(&scope);
-  wk_status status = fn(c);
-  wk_scope_end(&scope);
-  return status;
-}
-wk_status wk__cuda_fused_attention(wk__call *c) { return in_scope(c, forward); }
-wk_status wk__cuda_fused_attention_dropout(wk__call *c) { return in_scope(c, forward_dropout); }
+wk_status wk__cuda_fused_attention(wk__call *c) { return wk__cuda_in_scope(c, forward); }
+wk_status wk__cuda_fused_attention_dropout(wk__call *c) { return wk__cuda_in_scope(c, forward_dropout); }
 
 static wk_status backward(wk__call *c) {
   WK__ARGS(_fused_attention_backward);
@@ -250,4 +243,4 @@ static wk_status backward(wk__call *c) {
   WK_TRY(run(&a, WK__ATTENTION_KEYS));
   return run(&a, WK__ATTENTION_QUERIES);
 }
-wk_status wk__cuda_fused_attention_backward(wk__call *c) { return in_scope(c, backward); }
+wk_status wk__cuda_fused_attention_backward(wk__call *c) { return wk__cuda_in_scope(c, backward); }

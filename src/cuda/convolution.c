@@ -264,18 +264,10 @@ static wk_status backward_weight(wk__call *call) {
 
 /* ==================================================== the rows =================================================== */
 
-static wk_status in_scope(wk__call *c, wk_status (*fn)(wk__call *)) {
-  wk_scope scope;
-  wk__keys before = wk__thread.mode.keys_off;
-  bool floats = wk_dtype_is_floating((wk_dtype)c->outputs[0]->dtype);
-  if (!floats || wk__itemsize(c->outputs[0]) < 2) return wk__cuda_run_kernel_on_host(c);
-  if (wk__numel(c->outputs[0]) == 0) return WK_OK;
-  wk_scope_begin(&scope);
-  wk__thread.mode.keys_off |= WK__KEY_AUTOGRAD;
-  wk_status status = fn(c);
-  wk__thread.mode.keys_off = before;
-  wk_scope_end(&scope);
-  return status;
+static wk_status on_device(wk__call *c, wk__kernel_fn *fn) {
+  const wk_tensor *out = c->outputs[0];
+  if (!wk_dtype_is_floating((wk_dtype)out->dtype) || wk__itemsize(out) < 2) return wk__cuda_run_kernel_on_host(c);
+  return wk__numel(out) ? wk__cuda_in_scope(c, fn) : WK_OK;
 }
-wk_status wk__cuda_convolution(wk__call *c) { return in_scope(c, forward); }
-wk_status wk__cuda_convolution_backward_weight(wk__call *c) { return in_scope(c, backward_weight); }
+wk_status wk__cuda_convolution(wk__call *c) { return on_device(c, forward); }
+wk_status wk__cuda_convolution_backward_weight(wk__call *c) { return on_device(c, backward_weight); }

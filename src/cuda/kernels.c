@@ -147,7 +147,18 @@ wk_status wk__cuda_run_kernel_on_host(wk__call *c) {
   return status;
 }
 
-/* ---- by parts ---- */
+/* ---- by operators ---- */
+
+wk_status wk__cuda_in_scope(wk__call *c, wk__kernel_fn *kernel) {
+  wk_scope scope;
+  wk__keys before = wk__thread.mode.keys_off;
+  wk_scope_begin(&scope);
+  wk__thread.mode.keys_off |= WK__KEY_AUTOGRAD;
+  wk_status status = kernel(c);
+  wk__thread.mode.keys_off = before;
+  wk_scope_end(&scope);
+  return status;
+}
 
 static wk_status give_parts(wk__call *c, wk_tensor **parts) {
   for (int r = 0; r < c->op->schema.result_count; r++) {
@@ -166,21 +177,15 @@ static wk_status describe(const wk__call *c, wk__call *described, wk__spec *spec
   return c->op->meta && !c->op->compose && !(c->op->tags & WK__TAG_MUTATES) ? c->op->meta(described) : WK_OK;
 }
 
-static wk_status run_by_parts(wk__call *c) {
-  wk_scope scope;
+static wk_status give_by_parts(wk__call *c) {
   wk__call described;
   wk__spec specs[WK__MAX_RESULTS];
   wk_tensor *parts[WK__MAX_RESULTS] = {NULL};
-  wk__keys before = wk__thread.mode.keys_off;
-  wk_scope_begin(&scope);
-  wk__thread.mode.keys_off |= WK__KEY_AUTOGRAD;
-  wk_status status = describe(c, &described, specs);
-  if (status == WK_OK) status = wk__decompose_rules[c->op->number](&described, parts);
-  if (status == WK_OK) status = give_parts(c, parts);
-  wk__thread.mode.keys_off = before;
-  wk_scope_end(&scope);
-  return status;
+  WK_TRY(describe(c, &described, specs));
+  WK_TRY(wk__decompose_rules[c->op->number](&described, parts));
+  return give_parts(c, parts);
 }
+static wk_status run_by_parts(wk__call *c) { return wk__cuda_in_scope(c, give_by_parts); }
 
 wk__kernel_fn *wk__cuda_kernels[WK__OP_COUNT];
 

@@ -8,6 +8,9 @@
 #include "cuda/kernels.def"
 #undef KERNEL
 
+/* A kernel that calls operators: below the tape, and what they make belongs to a scope that ends with it. */
+WK_MUST_USE wk_status wk__cuda_in_scope(wk__call *call, wk__kernel_fn *kernel);
+
 struct wk__cuda_product;
 /* A product into `out`, or a part of it; sets the product's type. Of floats. (product.c) */
 WK_MUST_USE wk_status wk__cuda_multiply(const wk_tensor *out, struct wk__cuda_product *product);

@@ -60,19 +60,6 @@ static wk_tensor *scratch(const wk_tensor *like, int64_t elements, wk_dtype dtyp
 
 /* ==================================================== sorting ==================================================== */
 
-static void set_keys(wk__cuda_sort *s, wk_dtype dtype, bool descending) {
-  static const uint64_t infinities[WK_DTYPE_COUNT] = {
-      [WK_FLOAT8_E4M3] = 0x7e, [WK_FLOAT8_E5M2] = 0x7c,   [WK_FLOAT16] = 0x7c00,
-      [WK_BFLOAT16] = 0x7f80,  [WK_FLOAT32] = 0x7f800000, [WK_FLOAT64] = 0x7ff0000000000000};
-  s->size = (int32_t)wk_dtype_size(dtype);
-  s->infinity = infinities[dtype];
-  s->kind = dtype == WK_BOOL               ? WK__KEY_BOOL
-            : wk_dtype_is_floating(dtype)  ? WK__KEY_FLOAT
-            : wk__dtype_is_unsigned(dtype) ? WK__KEY_UNSIGNED
-                                           : WK__KEY_SIGNED;
-  s->flip = descending ? UINT64_MAX >> (64 - 8 * s->size) : 0;
-}
-
 /* The network: chunks first, then runs twice as long again and again. */
 static wk_status run_network(const wk_tensor *on, wk__cuda_sort *s) {
   int64_t chunk = wk__min(s->padded, WK__SORT_CHUNK), chunks = s->rows * s->padded / chunk;
@@ -101,7 +88,8 @@ static wk_tensor *places_of_first(const wk_tensor *rows, int64_t given, bool des
   wk_tensor *out = wk_new_empty((wk_tensor *)rows, sizes, 2, WK_INT64, NONE);
   if (!keys || !places || !out) return NULL;
   s.keys = address(keys), s.places = address(places), s.out = address(out);
-  set_keys(&s, (wk_dtype)rows->dtype, descending);
+  s.format = wk__key_format_of(rows->dtype);
+  s.flip = descending ? UINT64_MAX >> (64 - 8 * s.format.size) : 0;
   return run_network(rows, &s) == WK_OK ? out : NULL;
 }
 
@@ -192,16 +180,6 @@ static wk_status nonzero(wk__call *c) {
 
 /* ==================================================== the rows =================================================== */
 
-static wk_status in_scope(wk__call *c, wk_status (*fn)(wk__call *)) {
-  wk_scope scope;
-  wk__keys before = wk__thread.mode.keys_off;
-  wk_scope_begin(&scope);
-  wk__thread.mode.keys_off |= WK__KEY_AUTOGRAD;
-  wk_status status = fn(c);
-  wk__thread.mode.keys_off = before;
-  wk_scope_end(&scope);
-  return status;
-}
-wk_status wk__cuda_sort_rows(wk__call *c) { return in_scope(c, sort); }
-wk_status wk__cuda_topk(wk__call *c) { return in_scope(c, topk); }
-wk_status wk__cuda_nonzero(wk__call *c) { return in_scope(c, nonzero); }
+wk_status wk__cuda_sort_rows(wk__call *c) { return wk__cuda_in_scope(c, sort); }
+wk_status wk__cuda_topk(wk__call *c) { return wk__cuda_in_scope(c, topk); }
+wk_status wk__cuda_nonzero(wk__call *c) { return wk__cuda_in_scope(c, nonzero); }

@@ -2,7 +2,7 @@
 #ifndef WICK_CUDA_ORDER_H
 #define WICK_CUDA_ORDER_H
 
-#include <stdint.h>
+#include "cpu/kernels/sort_key.h"
 
 enum {
   WK__SORT_CHUNK = 1024,  /* items that a block sorts in shared memory, two a thread */
@@ -15,13 +15,10 @@ typedef struct wk__cuda_sort {
   uint64_t source, keys, places; /* elements; (rows, padded) u64 and u32 */
   uint64_t out;                  /* (rows, given) i64: the places of the first of each row */
   int64_t rows, count, padded, given;
-  int64_t k, j;      /* of a step: runs of k items, partners j apart */
-  uint64_t infinity; /* floats: bits of the largest value that is not NaN; else 0 */
-  uint64_t flip;     /* all bits of a key where the order is descending */
-  int32_t size;      /* bytes of an element */
-  int32_t kind;      /* wk__cuda_key_kind */
+  int64_t k, j;          /* of a step: runs of k items, partners j apart */
+  uint64_t flip;         /* all bits of a key where the order is descending */
+  wk__key_format format; /* of the elements */
 } wk__cuda_sort;
-typedef enum wk__cuda_key_kind { WK__KEY_BOOL, WK__KEY_UNSIGNED, WK__KEY_SIGNED, WK__KEY_FLOAT } wk__cuda_key_kind;
 
 /* Elements that are not zero: how many before each chunk, then their places in order. */
 typedef struct wk__cuda_places {

@@ -114,18 +114,14 @@ static wk_status run(wk__call *c, bool backward) {
   return t ? wk__copy_into(out, t) : wk_error_category();
 }
 
-static wk_status in_scope(wk__call *c, bool backward) {
-  wk_scope scope;
-  wk__keys before = wk__thread.mode.keys_off;
-  bool floats = wk_dtype_is_floating((wk_dtype)c->outputs[0]->dtype) && wk__itemsize(c->outputs[0]) > 1;
+static wk_status forward(wk__call *c) { return run(c, false); }
+static wk_status backward(wk__call *c) { return run(c, true); }
+
+static wk_status on_device(wk__call *c, wk__kernel_fn *fn) {
+  const wk_tensor *out = c->outputs[0];
+  bool floats = wk_dtype_is_floating((wk_dtype)out->dtype) && wk__itemsize(out) > 1;
   if (!floats || wk__numel(c->args[0].tensor) == 0) return wk__cuda_run_kernel_on_host(c);
-  if (wk__numel(c->outputs[0]) == 0) return WK_OK;
-  wk_scope_begin(&scope);
-  wk__thread.mode.keys_off |= WK__KEY_AUTOGRAD;
-  wk_status status = run(c, backward);
-  wk__thread.mode.keys_off = before;
-  wk_scope_end(&scope);
-  return status;
+  return wk__numel(out) ? wk__cuda_in_scope(c, fn) : WK_OK;
 }
-wk_status wk__cuda_resample(wk__call *c) { return in_scope(c, false); }
-wk_status wk__cuda_resample_backward(wk__call *c) { return in_scope(c, true); }
+wk_status wk__cuda_resample(wk__call *c) { return on_device(c, forward); }
+wk_status wk__cuda_resample_backward(wk__call *c) { return on_device(c, backward); }

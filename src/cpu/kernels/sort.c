@@ -1,9 +1,10 @@
-/* sort and topk on the CPU, rows in parallel. An element of any dtype becomes an unsigned key of the same order (NaN
- * above all, -0 and 0 equal), descending inverts it; then one stable radix sort serves every dtype and direction.
+/* sort and topk on the CPU, rows in parallel. An element of any dtype becomes an unsigned key of the same order
+ * (sort_key.h), descending inverts it; then one stable radix sort serves every dtype and direction.
  * Where a sort need not be stable, equal elements stand as C++'s std::sort leaves them, as in PyTorch. topk keeps
  * a few sorted while it reads; of more it finds the k-th key by its digits, from the top, and sorts only the k. Of
  * equal values the first ones win. Tests: tests/ops/, tests/c/test_index_ops.c. */
 #include "cpu/kernels.h"
+#include "cpu/kernels/sort_key.h"
 #include "ops/internal.h"
 
 typedef struct item {
@@ -11,43 +12,15 @@ typedef struct item {
   int64_t index;
 } item;
 
-typedef struct key_format {
-  uint8_t size;
-  bool is_float, is_signed, is_bool;
-  uint64_t infinity; /* floats: bits of the largest value that is not NaN */
-} key_format;
-
-static key_format format_of(wk_dtype dtype) {
-  key_format f = {.size = (uint8_t)wk_dtype_size(dtype), .is_float = wk_dtype_is_floating(dtype)};
-  f.is_bool = dtype == WK_BOOL;
-  f.is_signed = !wk__dtype_is_unsigned(dtype) && !f.is_bool;
-  switch (dtype) {
-    case WK_FLOAT8_E4M3:
-      f.infinity = 0x7e;
-      break;
-    case WK_FLOAT8_E4M3_FNUZ:
-    case WK_FLOAT8_E5M2_FNUZ:
-      f.infinity = 0x7f;
-      break;
-    case WK_FLOAT8_E8M0:
-      f.infinity = 0xfe;
-      break;
-    case WK_FLOAT8_E5M2:
-      f.infinity = 0x7c;
-      break;
-    case WK_FLOAT16:
-      f.infinity = 0x7c00;
-      break;
-    case WK_BFLOAT16:
-      f.infinity = 0x7f80;
-      break;
-    case WK_FLOAT32:
-      f.infinity = 0x7f800000;
-      break;
-    default:
-      f.infinity = UINT64_C(0x7ff0000000000000);
-  }
-  return f;
+wk__key_format wk__key_format_of(int dtype) {
+  static const uint64_t infinities[WK_DTYPE_COUNT] = {
+      [WK_FLOAT8_E4M3] = 0x7e, [WK_FLOAT8_E5M2] = 0x7c,   [WK_FLOAT16] = 0x7c00,
+      [WK_BFLOAT16] = 0x7f80,  [WK_FLOAT32] = 0x7f800000, [WK_FLOAT64] = 0x7ff0000000000000};
+  wk__key_kind kind = WK__KEY_SIGNED;
+  if (wk__dtype_is_unsigned((wk_dtype)dtype)) kind = WK__KEY_UNSIGNED;
+  if (dtype == WK_BOOL) kind = WK__KEY_BOOL;
+  if (wk_dtype_is_floating((wk_dtype)dtype)) kind = WK__KEY_FLOAT;
+  return (wk__key_format){infinities[dtype], (uint32_t)wk_dtype_size((wk_dtype)dtype), kind};
 }
 
 /* Little-endian, as all of the tensors' memory. A fixed size for each copy makes it a load. */
@@ -67,17 +40,6 @@ static inline uint64_t read_bits(const char *p, int size) {
       memcpy(&bits, p, 8);
   }
   return bits;
-}
-
-/* A key of 8 * size bits. Floats: sign and magnitude become an order; integers: the sign bit is flipped; bools: any
- * byte but 0 is true. */
-static inline uint64_t key_of(uint64_t bits, key_format f) {
-  uint64_t sign = UINT64_C(1) << (8 * f.size - 1), magnitude = bits & (sign - 1);
-  if (f.is_bool) return bits != 0;
-  if (!f.is_float) return f.is_signed ? bits ^ sign : bits;
-  if (magnitude > f.infinity) return 2 * sign - 1;
-  if (magnitude == 0) return sign;
-  return bits & sign ? ~bits & (sign - 1) : bits | sign;
 }
 
 enum { INSERTION_LENGTH = 48, DIGITS = 256 };
@@ -264,14 +226,15 @@ PASS_OVER(double)
 PASS_OVER(int32_t)
 PASS_OVER(int64_t)
 
-static pass_fn *pass_of(key_format f) {
-  if (f.size == 4) return f.is_float ? pass_over_float : pass_over_int32_t;
-  if (f.size == 8) return f.is_float ? pass_over_double : pass_over_int64_t;
+static pass_fn *pass_of(wk__key_format f) {
+  if (f.size == 4) return f.kind == WK__KEY_FLOAT ? pass_over_float : pass_over_int32_t;
+  if (f.size == 8) return f.kind == WK__KEY_FLOAT ? pass_over_double : pass_over_int64_t;
   return NULL;
 }
 
 /* A row's k smallest, sorted, k from 1 to FEW: what beats the last of them moves in at its place. */
-static void read_few(item *out, const char *row, int64_t n, int64_t stride, int64_t k, key_format f, bool descending) {
+static void read_few(item *out, const char *row, int64_t n, int64_t stride, int64_t k, wk__key_format f,
+                     bool descending) {
   uint64_t flip = descending ? UINT64_MAX >> (64 - 8 * f.size) : 0;
   pass_fn *pass = stride == 1 ? pass_of(f) : NULL;
   int64_t count = 0, step = stride * f.size;
@@ -280,7 +243,7 @@ static void read_few(item *out, const char *row, int64_t n, int64_t stride, int6
     int64_t end = wk__min(n, i + GROUP);
     if (passed) i += passed;
     for (; !passed && i < end; i++) {
-      uint64_t key = key_of(read_bits(row + i * step, f.size), f) ^ flip;
+      uint64_t key = wk__sort_key(read_bits(row + i * step, f.size), f) ^ flip;
       if (count == k && key >= out[k - 1].key) continue; /* of equal keys the earlier ones win */
       int64_t at = count < k ? count++ : k - 1;
       for (; at > 0 && out[at - 1].key > key; at--) out[at] = out[at - 1];
@@ -293,14 +256,14 @@ static void read_few(item *out, const char *row, int64_t n, int64_t stride, int6
 
 /* A row's k smallest, in order of index; `out` has room for the row. Most elements of a long row are read once and seen
  * to be too large: when the candidates fill their room, the k smallest stay and their largest key is the limit. */
-static void read_smallest(item *out, const char *row, int64_t n, int64_t stride, int64_t k, key_format f,
+static void read_smallest(item *out, const char *row, int64_t n, int64_t stride, int64_t k, wk__key_format f,
                           bool descending) {
   enum { LEAST_ROOM = 1024 };
   uint64_t flip = descending ? UINT64_MAX >> (64 - 8 * f.size) : 0, limit = UINT64_MAX;
   int64_t count = 0, room = wk__min(n, wk__max(4 * k, LEAST_ROOM));
   bool limited = false;
   for (int64_t i = 0; i < n && k > 0; i++) {
-    uint64_t key = key_of(read_bits(row + i * stride * f.size, f.size), f) ^ flip;
+    uint64_t key = wk__sort_key(read_bits(row + i * stride * f.size, f.size), f) ^ flip;
     if (limited && key >= limit) continue; /* of equal keys the earlier ones win */
     out[count++] = (item){key, i};
     if (count < room || i == n - 1) continue;
@@ -319,7 +282,7 @@ typedef struct job {
   int dim;
   int64_t n, k;            /* length of a row, how many of it are wanted */
   bool descending, as_std; /* as_std: equal elements as std::sort has them */
-  key_format format;
+  wk__key_format format;
   _Atomic int status;
 } job;
 
@@ -394,7 +357,7 @@ static wk_status run(const wk__call *c, int64_t dim_given, int64_t k, bool desce
   WK_TRY(wk__wrap_dim(dim_given, j.self->ndim, &j.dim));
   j.n = j.self->ndim ? wk__size(j.self, j.dim) : 1;
   j.k = k < 0 || !j.self->ndim ? j.n : k; /* without dims there is one element, whatever k is */
-  j.format = format_of((wk_dtype)j.self->dtype);
+  j.format = wk__key_format_of((wk_dtype)j.self->dtype);
   j.as_std = as_std && j.n > PARTITION_LENGTH && !is_long_integers(&j);
   if (!j.n) return WK_OK;
   wk__parallel_for(wk__numel(j.self) / j.n, wk__max(1, GRAIN / j.n), sort_rows, &j);

@@ -8,23 +8,13 @@
 
 enum { SORT_THREADS = WK__SORT_CHUNK / 2, PLACES_THREADS = 256, EACH = WK__PLACES_CHUNK / PLACES_THREADS };
 
-/* ---- keys: unsigned numbers of the elements' order, as the CPU's (cpu/kernels/sort.c) ---- */
+/* ---- items ---- */
 
 INLINE uint64_t bits_at(const char *p, int size) {
   if (size == 1) return *(const uint8_t *)p;
   if (size == 2) return *(const uint16_t *)p;
   if (size == 4) return *(const uint32_t *)p;
   return *(const uint64_t *)p;
-}
-
-INLINE uint64_t key_of(const wk__cuda_sort *s, uint64_t bits) {
-  uint64_t sign = (uint64_t)1 << (8 * s->size - 1), magnitude = bits & (sign - 1);
-  if (s->kind == WK__KEY_BOOL) return bits != 0;
-  if (s->kind == WK__KEY_UNSIGNED) return bits;
-  if (s->kind == WK__KEY_SIGNED) return bits ^ sign;
-  if (magnitude > s->infinity) return 2 * sign - 1;
-  if (magnitude == 0) return sign;
-  return bits & sign ? ~bits & (sign - 1) : bits | sign;
 }
 
 KERNEL(sort_fill)(wk__cuda_sort given) {
@@ -34,8 +24,9 @@ KERNEL(sort_fill)(wk__cuda_sort given) {
   int64_t all = s->rows * s->padded, step = (int64_t)block_count() * thread_count();
   for (int64_t i = (int64_t)block_index() * thread_count() + thread_index(); i < all; i += step) {
     int64_t row = i / s->padded, place = i % s->padded;
-    const char *element = (const char *)s->source + (row * s->count + place) * s->size;
-    keys[i] = place < s->count ? key_of(s, bits_at(element, s->size)) ^ s->flip : ~(uint64_t)0;
+    const char *element = (const char *)s->source + (row * s->count + place) * s->format.size;
+    keys[i] =
+        place < s->count ? wk__sort_key(bits_at(element, (int)s->format.size), s->format) ^ s->flip : ~(uint64_t)0;
     places[i] = (uint32_t)place;
   }
 }
