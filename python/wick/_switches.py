@@ -1,4 +1,4 @@
-"""Switches of torch that change nothing that is computed here, and what is asked of how PyTorch was built."""
+"""Switches of torch that change little or nothing of what is computed, and what is asked of how PyTorch was built."""
 
 from . import _C
 
@@ -22,7 +22,7 @@ def set_flush_denormal(mode):
 
 
 def set_float32_matmul_precision(precision):
-    """How float32 products may be computed: always in float32, whatever is said."""
+    """How float32 products may be computed: on the CPU always in float32, on CUDA as TF32 unless it is "highest"."""
     global _precision
     if precision not in ("highest", "high", "medium"):
         import warnings
@@ -34,6 +34,7 @@ def set_float32_matmul_precision(precision):
         )
         return
     _precision = precision
+    _C._cuda_switch("products_tf32", precision != "highest")
 
 
 def get_float32_matmul_precision():

@@ -6,6 +6,8 @@
 #include "cuda/cuda.h"
 #include "cuda/internal.h"
 
+struct wk__cuda_switches wk__cuda_switches = {.cudnn = true, .cudnn_tf32 = true};
+
 static struct {
   pthread_mutex_t lock;
   pid_t opened_by; /* 0: no process; the driver does not survive a fork */

@@ -1,4 +1,5 @@
-/* Convolutions on the device: the windows of some images as columns in memory, then the device's products.
+/* Convolutions on the device: by cuDNN where it is found and takes them (cudnn.h); else the windows of some images as
+ * columns in memory, then the device's products.
  *
  * With O and C channels of a group, T taps and P places of a result, per group and image
  *
@@ -8,9 +9,12 @@
  * and a transposed convolution, which the gradient of an input is too, is the convolution by the weight turned round of
  * the input with zeros between its elements. In: one to three dims, any strides; integers are the host's. Out: sums in
  * the order of the products. Tests: tests/device/, tests/cuda/test_convolution.py. */
+#include "cuda/cuda.h"
+#include "cuda/cudnn.h"
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
 #include "cuda/products.h"
+#include "cuda/tier0.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
 
@@ -172,6 +176,63 @@ static wk_status run(const conv *c, wk_tensor *weight, wk_tensor *bias, wk_tenso
   return planes == out ? WK_OK : wk__copy_into(out, planes);
 }
 
+/* =================================================== by cuDNN ==================================================== */
+
+/* y = convolution of x by w, one of them the result; bias: NULL, or what is added to each channel of it. */
+typedef struct operands {
+  wk_tensor *x, *w, *y, *bias;
+  wk__cudnn_result result;
+} operands;
+
+static wk_tensor *laid_out(wk_tensor *t, const char *format) {
+  return wk__is_contiguous_in(t, format) ? t : wk_clone(t, format);
+}
+
+/* A line gets a dim of one in front of its own. */
+static void set_sizes(int32_t *sizes, const wk_tensor *t) {
+  int more = t->ndim == 3;
+  for (int d = 0; d < t->ndim; d++) sizes[d < 2 ? d : d + more] = (int32_t)wk__size(t, d);
+  if (more) sizes[2] = 1;
+}
+
+static void set_steps(int32_t *steps, const int64_t *of, int dims, int32_t else_) {
+  int more = dims == 1;
+  if (more) steps[0] = else_;
+  for (int d = 0; d < dims; d++) steps[d + more] = (int32_t)of[d];
+}
+
+static wk__cudnn_convolution kind_of(const operands *o, const conv *c, const int64_t *padding, bool channels_last) {
+  wk__cudnn_convolution k = {
+      .result = (int32_t)o->result, .type = wk__cuda_float_type(o->x), .dims = c->dims == 3 ? 3 : 2};
+  k.channels_last = channels_last, k.tf32 = wk__cuda_switches.cudnn_tf32, k.groups = (int32_t)c->groups;
+  set_sizes(k.x, o->x), set_sizes(k.w, o->w), set_sizes(k.y, o->y);
+  set_steps(k.padding, padding, c->dims, 0);
+  set_steps(k.stride, c->stride, c->dims, 1);
+  set_steps(k.dilation, c->dilation, c->dims, 1);
+  return k;
+}
+
+static bool is_large(const wk_tensor *t) { return wk__numel(t) > INT32_MAX; }
+
+/* *out_done: the result is there; else nothing has been done. */
+static wk_status by_library(const operands *o, const conv *c, const int64_t *padding, bool *out_done) {
+  wk_tensor *result = o->result == WK__CUDNN_Y ? o->y : o->result == WK__CUDNN_X ? o->x : o->w;
+  *out_done = false;
+  if (!wk__cuda_switches.cudnn || !wk__cudnn_version() || is_large(o->x) || is_large(o->w) || is_large(o->y))
+    return WK_OK;
+  bool last = c->dims == 2 && wk__has_channels_last(o->result == WK__CUDNN_W ? o->x : result);
+  const char *format = last ? "channels_last" : "contiguous_format";
+  wk__cudnn_convolution kind = kind_of(o, c, padding, last);
+  wk_tensor *x = laid_out(o->x, format), *w = laid_out(o->w, format), *y = laid_out(o->y, format);
+  if (!x || !w || !y) return wk_error_category();
+  wk_tensor *made = o->result == WK__CUDNN_Y ? y : o->result == WK__CUDNN_X ? x : w;
+  if (o->bias) WK_TRY(add_bias(made, o->bias, c->dims));
+  wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(result->device));
+  WK_TRY(wk__cuda_enter(s->device));
+  WK_TRY(wk__cudnn_run(s, &kind, element(x, 0), element(w, 0), element(y, 0), o->bias != NULL, out_done));
+  return made == result || !*out_done ? WK_OK : wk__copy_into(result, made);
+}
+
 static void read_sizes(conv *c, const wk_tensor *kernel_of, const wk_tensor *out_of) {
   c->dims = out_of->ndim - 2;
   for (int d = 0; d < c->dims; d++) {
@@ -189,8 +250,14 @@ static wk_status forward(wk__call *call) {
   read_list(&call->args[A_stride], c.dims, c.stride);
   read_list(&call->args[A_padding], c.dims, padding);
   read_list(&call->args[A_dilation], c.dims, c.dilation);
+  bool transposed = wk__arg_bool(call, A_transposed), done;
+  operands o = transposed
+                   ? (operands){.x = out, .w = w, .y = x, .result = WK__CUDNN_X, .bias = wk__arg_tensor(call, A_bias)}
+                   : (operands){.x = x, .w = w, .y = out, .result = WK__CUDNN_Y, .bias = wk__arg_tensor(call, A_bias)};
+  WK_TRY(by_library(&o, &c, padding, &done));
+  if (done) return WK_OK;
   memcpy(behind, padding, sizeof behind);
-  if (wk__arg_bool(call, A_transposed)) {
+  if (transposed) {
     read_list(&call->args[A_output_padding], c.dims, more);
     if (!(x = spread(x, c.dims, c.stride)) || !(w = turned(w, c.dims, c.groups))) return wk_error_category();
     for (int d = 0; d < c.dims; d++) {
@@ -252,6 +319,10 @@ static wk_status backward_weight(wk__call *call) {
   read_list(&call->args[A_stride], c.dims, c.stride);
   read_list(&call->args[A_padding], c.dims, padding);
   read_list(&call->args[A_dilation], c.dims, c.dilation);
+  bool done;
+  operands o = {.x = x, .w = out, .y = grad, .result = WK__CUDNN_W};
+  if (wk__numel(x)) WK_TRY(by_library(&o, &c, padding, &done));
+  if (wk__numel(x) && done) return WK_OK;
   c.input = padded(x, c.dims, padding, padding);
   wk_tensor *plain =
       wk__is_contiguous(out) ? out : wk_new_empty(out, out->sizes, out->ndim, WK_DTYPE_NONE, (wk_value){0});

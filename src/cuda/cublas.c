@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include "cuda/prepared.h"
 #include "cuda/recording.h"
 #include "cuda/tier0.h"
 
@@ -87,20 +88,11 @@ typedef struct operand {
 } operand;
 
 typedef struct plan {
+  wk__cuda_prepared head;
   wk__cuda_product key; /* without addresses */
   void *desc, *first, *second, *result;
   found best;
-  bool usable;
-  int device;
-  struct plan *next; /* of the same hash */
 } plan;
-
-enum { PLANS = 512, MOST_PLANS = 4096 };
-static struct {
-  pthread_mutex_t lock;
-  plan *entries[PLANS]; /* by hash; all are forgotten when they are too many */
-  int count;
-} plans = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* A row-major (rows, columns) operand by its strides. False: neither stride is 1. */
 static bool describe(int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t batch, operand *out) {
@@ -154,7 +146,8 @@ static bool ask_best(plan *p) {
   return good && count > 0;
 }
 
-static bool prepare(plan *p) {
+static bool prepare(wk__cuda_prepared *entry) {
+  plan *p = (plan *)entry;
   const wk__cuda_product *k = &p->key;
   operand a, b, c = {false, k->n, k->m, k->c_row, k->c_batch};
   int type = data_type(k->type);
@@ -165,13 +158,19 @@ static bool prepare(plan *p) {
          make_layout(&p->result, type, &c, k->batch) && make_desc(p, b.transposed, a.transposed) && ask_best(p);
 }
 
-static void release(plan *p) {
+static void release(wk__cuda_prepared *entry) {
+  plan *p = (plan *)entry;
   void *layouts[] = {p->first, p->second, p->result};
   for (size_t i = 0; i < WK_COUNT(layouts); i++)
     if (layouts[i]) lt.cublasLtMatrixLayoutDestroy(layouts[i]);
   if (p->desc) lt.cublasLtMatmulDescDestroy(p->desc);
-  wk__free(p);
 }
+
+static wk__cuda_preparations plans = {.entry_bytes = sizeof(plan),
+                                      .key_bytes = sizeof(wk__cuda_product),
+                                      .prepare = prepare,
+                                      .release = release,
+                                      .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Addresses count by what they are aligned to alone. */
 static wk__cuda_product key_of(const wk__cuda_product *p) {
@@ -181,33 +180,6 @@ static wk__cuda_product key_of(const wk__cuda_product *p) {
   key.alpha = 1;
   key.beta = p->beta != 0;
   return key;
-}
-
-static void forget_plans(void) {
-  for (int i = 0; i < PLANS; i++)
-    while (plans.entries[i]) {
-      plan *gone = plans.entries[i];
-      plans.entries[i] = gone->next;
-      release(gone);
-    }
-  plans.count = 0;
-}
-
-/* Under the lock: the plan, usable or not; NULL for want of memory. */
-static plan *plan_for(const wk__cuda_product *product, int device) {
-  wk__cuda_product key = key_of(product);
-  plan **place = &plans.entries[wk__hash_bytes(&key, sizeof key, (uint64_t)device) % PLANS];
-  for (plan *p = *place; p; p = p->next)
-    if (p->device == device && memcmp(&p->key, &key, sizeof key) == 0) return p;
-  if (plans.count == MOST_PLANS) forget_plans();
-  plan *made = wk__alloc_zeroed(sizeof *made);
-  if (!made) return NULL;
-  made->key = key;
-  made->device = device;
-  made->usable = prepare(made);
-  made->next = *place;
-  plans.count++;
-  return *place = made;
 }
 
 /* ---- running ---- */
@@ -248,8 +220,9 @@ wk_status wk__cublas_run(wk__cuda_stream *s, const wk__cuda_product *product, bo
   *out_done = false;
   if (product->batch > INT32_MAX || !is_there()) return WK_OK;
   pthread_mutex_lock(&plans.lock);
-  plan *p = plan_for(product, s->device->index);
-  bool usable = p && p->usable;
+  wk__cuda_product key = key_of(product);
+  plan *p = (plan *)wk__cuda_prepared_for(&plans, &key, s->device->index);
+  bool usable = p && p->head.usable;
   if (usable && p->best.workspace && !(workspace = wk__cuda_allocate(&s->head, (int64_t)p->best.workspace, &capacity)))
     usable = false;
   if (usable) *out_done = give_product(s, product, p, workspace);

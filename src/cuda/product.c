@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cuda/cublas.h"
+#include "cuda/cuda.h"
 #include "cuda/device_code.h"
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
@@ -13,7 +14,7 @@
 #include "cuda/tier0.h"
 #include "ops/internal.h"
 
-static int type_of(const wk_tensor *t) {
+int wk__cuda_float_type(const wk_tensor *t) {
   switch (t->dtype) {
     case WK_FLOAT16:
       return WK__MEMORY_F16;
@@ -67,7 +68,8 @@ static void note_time(const wk__cuda_stream *s, const wk__cuda_product *p, bool 
 }
 
 wk_status wk__cuda_multiply(const wk_tensor *out, wk__cuda_product *p) {
-  p->type = type_of(out);
+  p->type = wk__cuda_float_type(out);
+  p->tf32 = p->type == WK__MEMORY_F32 && wk__cuda_switches.products_tf32;
   wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(out->device));
   if (p->m == 0 || p->n == 0 || p->batch == 0) return WK_OK;
   WK_TRY(wk__cuda_enter(s->device));
@@ -97,7 +99,7 @@ static wk__cuda_product of_matrices(const wk_tensor *a, const wk_tensor *b, cons
 }
 
 wk_status wk__cuda_mm(wk__call *c) {
-  if (type_of(c->outputs[0]) < 0) return wk__cuda_run_kernel_on_host(c);
+  if (wk__cuda_float_type(c->outputs[0]) < 0) return wk__cuda_run_kernel_on_host(c);
   wk__cuda_product p = of_matrices(c->args[0].tensor, c->args[1].tensor, c->outputs[0]);
   return wk__cuda_multiply(c->outputs[0], &p);
 }
@@ -107,7 +109,7 @@ static double number(const wk_value *v) { return wk__scalar_double(wk__value_sca
 wk_status wk__cuda_addmm(wk__call *c) {
   WK__ARGS(addmm);
   wk_tensor *out = c->outputs[0];
-  if (type_of(out) < 0) return wk__cuda_run_kernel_on_host(c);
+  if (wk__cuda_float_type(out) < 0) return wk__cuda_run_kernel_on_host(c);
   wk__cuda_product p = of_matrices(c->args[A_mat1].tensor, c->args[A_mat2].tensor, out);
   p.alpha = number(&c->args[A_alpha]);
   p.beta = number(&c->args[A_beta]);
@@ -141,7 +143,7 @@ static wk_status linear_of(const wk_tensor *x, const wk_tensor *w, wk_tensor *bi
 wk_status wk__cuda_linear(wk__call *c) {
   WK__ARGS(linear);
   wk_tensor *x = c->args[A_input].tensor, *out = c->outputs[0];
-  if (type_of(out) < 0) return wk__cuda_run_kernel_on_host(c);
+  if (wk__cuda_float_type(out) < 0) return wk__cuda_run_kernel_on_host(c);
   wk_value rows = {0}, format = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
   if (!folds(x)) WK_TRY(wk__compute(WK__OP(clone), (wk_value[]){wk__v_tensor(x), format}, NULL, &rows));
   if (rows.tag == WK_VALUE_TENSOR) x = rows.tensor;

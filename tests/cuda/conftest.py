@@ -7,6 +7,7 @@ import pytest
 
 import wick
 
+os.environ.setdefault("WICK_CUDNN", "")
 os.environ.setdefault("WICK_CUBLASLT", "")  # the device's own products: their bits are the CPU's
 
 

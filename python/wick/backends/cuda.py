@@ -1,17 +1,26 @@
-"""torch.backends.cuda: settings that programs make; there is no CUDA."""
+"""torch.backends.cuda: settings of CUDA that programs make."""
 
 import contextlib
 
+from .. import _C, _switches
 from .._names import getter as _getter
 
 
 def is_built():
-    """Whether there is CUDA code: False."""
-    return False
+    """Whether there is CUDA code: wherever there is a device, since nothing but its driver is needed."""
+    return _C._device_count("cuda") > 0
 
 
 class _Matmul:
-    allow_tf32 = False
+    @property
+    def allow_tf32(self):
+        """Whether products of float32 may be multiplied as TF32 (by cuBLASLt)."""
+        return _C._cuda_switch("products_tf32")
+
+    @allow_tf32.setter
+    def allow_tf32(self, value):
+        _switches.set_float32_matmul_precision("high" if value else "highest")
+
     allow_fp16_reduced_precision_reduction = True
     allow_bf16_reduced_precision_reduction = True
     allow_fp16_accumulation = False

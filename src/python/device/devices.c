@@ -111,6 +111,31 @@ static PyObject *cuda_set_fraction(PyObject *module, PyObject *args) {  // -> ne
   return index < 0 ? NULL : none_or_error(module, wk__cuda_set_fraction(index, fraction));
 }
 
+/* (name, value=None) -> what it was */
+static PyObject *cuda_switch(PyObject *module, PyObject *args) {  // -> new
+  static const struct {
+    const char *name;
+    _Atomic bool *value;
+  } switches[] = {{"cudnn", &wk__cuda_switches.cudnn},
+                  {"cudnn_tf32", &wk__cuda_switches.cudnn_tf32},
+                  {"products_tf32", &wk__cuda_switches.products_tf32}};
+  const char *name;
+  PyObject *value = Py_None;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "s|O", &name, &value)) return NULL;
+  int is_on = value == Py_None ? 0 : PyObject_IsTrue(value);
+  if (is_on < 0) return NULL;
+  for (size_t i = 0; i < WK_COUNT(switches); i++)
+    if (!strcmp(switches[i].name, name))
+      return PyBool_FromLong(value == Py_None ? *switches[i].value : atomic_exchange(switches[i].value, is_on != 0));
+  return PyErr_Format(PyExc_ValueError, "there is no switch %s", name);
+}
+
+static PyObject *cudnn_version(PyObject *module, PyObject *none) {  // -> new
+  (void)module, (void)none;
+  return PyLong_FromLongLong(wk__cudnn_version());
+}
+
 static PyMethodDef functions[] = {
     {"_device_count", device_count, METH_O, "How many devices of a type there are: _device_count('cuda')."},
     {"_device_current", current_device, METH_O, "The index of the thread's current device of a device's type."},
@@ -121,6 +146,9 @@ static PyMethodDef functions[] = {
     {"_cuda_reset_peaks", cuda_reset_peaks, METH_O, "Peaks start at what is used now."},
     {"_cuda_empty_cache", cuda_empty_cache, METH_O, "Gives unused memory back to the device."},
     {"_cuda_memory_free", cuda_memory_free, METH_O, "(free, total) bytes of a device."},
+    {"_cuda_switch", cuda_switch, METH_VARARGS,
+     "A switch of torch.backends, as it was, and sets it to a second argument."},
+    {"_cudnn_version", cudnn_version, METH_NOARGS, "cuDNN's version; 0 where there is none."},
     {"_cuda_set_fraction", cuda_set_fraction, METH_VARARGS, "Bounds the memory that is taken of a device."},
     {0}};
 

@@ -1,0 +1,28 @@
+/* Kinds of calls of libraries, prepared once (prepared.h). Tests: those of cublas.c and cudnn.c. */
+#include "cuda/prepared.h"
+
+static void forget(wk__cuda_preparations *table) {
+  for (int i = 0; i < WK__CUDA_PREPARED_HASHES; i++)
+    while (table->entries[i]) {
+      wk__cuda_prepared *gone = table->entries[i];
+      table->entries[i] = gone->next;
+      table->release(gone);
+      wk__free(gone);
+    }
+  table->count = 0;
+}
+
+wk__cuda_prepared *wk__cuda_prepared_for(wk__cuda_preparations *table, const void *key, int device) {
+  uint64_t hash = wk__hash_bytes(key, table->key_bytes, (uint64_t)device) % WK__CUDA_PREPARED_HASHES;
+  for (wk__cuda_prepared *e = table->entries[hash]; e; e = e->next)
+    if (e->device == device && memcmp(e + 1, key, table->key_bytes) == 0) return e;
+  if (table->count == WK__CUDA_MOST_PREPARED) forget(table);
+  wk__cuda_prepared *made = wk__alloc_zeroed(table->entry_bytes);
+  if (!made) return NULL;
+  made->device = device;
+  memcpy(made + 1, key, table->key_bytes);
+  made->usable = table->prepare(made);
+  made->next = table->entries[hash];
+  table->count++;
+  return table->entries[hash] = made;
+}
