@@ -42,6 +42,8 @@ reg_name ptx_load_arg(ptx_writer *w, int kind, int a, int b);
 
 /* "@%in3 " where element k may not be there, else "". */
 reg_name ptx_guard(const ptx_writer *w, int k);
+/* The same for what instruction v does: of a row's value all of it is there. */
+reg_name ptx_value_guard(const ptx_writer *w, int v, int k);
 
 /* ---- ptx_operations.c ---- */
 

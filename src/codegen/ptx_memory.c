@@ -45,14 +45,26 @@ static void add_moved(ptx_writer *w, const char *to, int walker, int loop, const
 
 /* ---- coordinates ---- */
 
-/* Of a linear index over loops [begin, end): registers %<letter><loop>; the outermost one needs no division. */
-static void split_index(ptx_writer *w, char letter, const char *index, int begin, int end) {
+/* The register of a coordinate: of rows %c<loop>, of element k %q<loop>_<k>. */
+enum { OF_ROW = -1 };
+static reg_name coordinate(int loop, int k) {
+  reg_name r;
+  if (k == OF_ROW)
+    snprintf(r.text, NAME, "%%c%d", loop);
+  else
+    snprintf(r.text, NAME, "%%q%d_%d", loop, k);
+  return r;
+}
+
+/* Of a linear index over loops [begin, end), into registers; the outermost one needs no division. */
+static void split_index(ptx_writer *w, int k, const char *index, int begin, int end) {
   reg_name rest = ptx_new(w, "b64");
   ptx_line(w, "mov.b64 %s, %s;", rest.text, index);
   for (int d = end - 1; d >= begin; d--) {
-    ptx_line(w, ".reg .b64 %%%c%d;", letter, d);
+    reg_name at = coordinate(d, k);
+    ptx_line(w, ".reg .b64 %s;", at.text);
     if (d == begin) {
-      ptx_line(w, "mov.b64 %%%c%d, %s;", letter, d, rest.text);
+      ptx_line(w, "mov.b64 %s, %s;", at.text, rest.text);
       break;
     }
     reg_name size = ptx_load_arg(w, WK__PTX_SIZE, d, 0), quotient = ptx_new(w, "b64");
@@ -67,7 +79,7 @@ static void split_index(ptx_writer *w, char letter, const char *index, int begin
     }
     reg_name product = ptx_new(w, "b64");
     ptx_line(w, "mul.lo.s64 %s, %s, %s;", product.text, quotient.text, size.text);
-    ptx_line(w, "sub.s64 %%%c%d, %s, %s;", letter, d, rest.text, product.text);
+    ptx_line(w, "sub.s64 %s, %s, %s;", at.text, rest.text, product.text);
     ptx_line(w, "mov.b64 %s, %s;", rest.text, quotient.text);
   }
 }
@@ -118,10 +130,9 @@ static void begin_tile(ptx_writer *w) {
   split_tile(w, rest.text, across);
   for (int d = along - 1; d >= 0; d--) {
     if (d == across) continue;
-    reg_name size = ptx_load_arg(w, WK__PTX_SIZE, d, 0), coordinate;
-    snprintf(coordinate.text, NAME, "%%c%d", d);
-    ptx_line(w, ".reg .b64 %s;", coordinate.text);
-    divide(w, rest.text, size.text, coordinate.text);
+    reg_name size = ptx_load_arg(w, WK__PTX_SIZE, d, 0), at = coordinate(d, OF_ROW);
+    ptx_line(w, ".reg .b64 %s;", at.text);
+    divide(w, rest.text, size.text, at.text);
   }
   ptx_line(w, ".reg .b64 %%c%d, %%c%d, %%warp64;", along, across);
   ptx_line(w, "cvt.u64.u32 %%warp64, %%warp;");
@@ -147,7 +158,7 @@ void ptx_prepare(ptx_writer *w) {
   if (ptx_is_tiles(w))
     begin_tile(w);
   else
-    split_index(w, 'c', "%row", 0, p);
+    split_index(w, OF_ROW, "%row", 0, p);
   if (w->shape->mode == WK__PTX_POINTWISE && p && w->shape->each > 1)
     ptx_line(w, "mul.lo.s64 %%c%d, %%c%d, %d;", p - 1, p - 1, w->shape->each);
   for (int walker = 0; walker < w->shape->walkers; walker++) {
@@ -155,16 +166,25 @@ void ptx_prepare(ptx_writer *w) {
     snprintf(name.text, NAME, "%%w%d", walker);
     ptx_line(w, ".reg .b64 %s;", name.text);
     ptx_line(w, "mov.b64 %s, %s;", name.text, start.text);
-    for (int d = 0; d < p; d++) {
-      reg_name coordinate;
-      snprintf(coordinate.text, NAME, "%%c%d", d);
-      add_moved(w, name.text, walker, d, coordinate.text);
-    }
+    for (int d = 0; d < p; d++) add_moved(w, name.text, walker, d, coordinate(d, OF_ROW).text);
     if (w->shape->mode == WK__PTX_ROWS && w->shape->r == 1) add_moved(w, name.text, walker, p, "%e");
   }
 }
 
+/* Coordinates of the step's elements where a row goes over several loops: %q<loop>_<k>. */
+static void split_elements(ptx_writer *w) {
+  for (int k = 0; k < w->shape->each; k++) {
+    reg_name element = ptx_new(w, "b64");
+    ptx_line(w, "add.s64 %s, %%e, %d;", element.text, 32 * k);
+    split_index(w, k, element.text, w->shape->p, w->shape->p + w->shape->r);
+  }
+}
+
 void ptx_prepare_step(ptx_writer *w) {
+  if (w->shape->r > 1) {
+    split_elements(w);
+    return;
+  }
   for (int walker = 0; walker < w->shape->walkers; walker++) {
     reg_name name;
     if (!moves(w, walker)) continue;
@@ -177,20 +197,21 @@ void ptx_prepare_step(ptx_writer *w) {
 
 /* ---- where element k is ---- */
 
-/* Rows over several loops: the coordinates of each element are found by division. */
-static place place_by_division(ptx_writer *w, int walker, int k) {
+/* Rows over several loops: in registers each access divides for itself, so that coordinates do not stay in registers.
+ */
+static place place_by_coordinates(ptx_writer *w, int walker, int k) {
   place at = {.reg = ptx_new(w, "b64")};
-  reg_name element = ptx_new(w, "b64");
-  ptx_line(w, "{");
-  ptx_line(w, "add.s64 %s, %%e, %d;", element.text, 32 * k);
-  split_index(w, 'q', element.text, w->shape->p, w->shape->p + w->shape->r);
-  ptx_line(w, "mov.b64 %s, %%w%d;", at.reg.text, walker);
-  for (int d = w->shape->p; d < w->shape->p + w->shape->r; d++) {
-    reg_name coordinate;
-    snprintf(coordinate.text, NAME, "%%q%d", d);
-    add_moved(w, at.reg.text, walker, d, coordinate.text);
+  bool divides = w->shape->mode == WK__PTX_ROWS;
+  if (divides) {
+    reg_name element = ptx_new(w, "b64");
+    ptx_line(w, "{");
+    ptx_line(w, "add.s64 %s, %%e, %d;", element.text, 32 * k);
+    split_index(w, k, element.text, w->shape->p, w->shape->p + w->shape->r);
   }
-  ptx_line(w, "}");
+  ptx_line(w, "mov.b64 %s, %%w%d;", at.reg.text, walker);
+  for (int d = w->shape->p; d < w->shape->p + w->shape->r; d++)
+    add_moved(w, at.reg.text, walker, d, coordinate(d, k).text);
+  if (divides) ptx_line(w, "}");
   return at;
 }
 
@@ -199,7 +220,7 @@ static place place_of(ptx_writer *w, int walker, int k) {
   bool steps = by_lanes(w) && w->shape->mode != WK__PTX_ROWS && moves(w, walker);
   snprintf(at.reg.text, NAME, "%%%c%d", steps ? 's' : 'w', walker);
   if (!moves(w, walker)) return at;
-  if (by_lanes(w) && w->shape->r > 1) return place_by_division(w, walker, k);
+  if (by_lanes(w) && w->shape->r > 1) return place_by_coordinates(w, walker, k);
   if (wk__ptx_move(w->shape, walker, element_loop(w)) == WK__PTX_ONE) {
     at.offset = k * distance(w) * item_of(w, walker);
   } else if (k) {
@@ -431,8 +452,8 @@ static int first_bound_of(const ptx_writer *w, int access) {
 }
 
 /* Where all bounds hold, and element k is there. */
-static reg_name inside_of(ptx_writer *w, const wk__instr *i, int k) {
-  reg_name inside = ptx_new(w, "pred"), guard = ptx_guard(w, k);
+static reg_name inside_of(ptx_writer *w, int v, const wk__instr *i, int k) {
+  reg_name inside = ptx_new(w, "pred"), guard = ptx_value_guard(w, v, k);
   int first = first_bound_of(w, i->extra), count = __builtin_popcount(w->nest->accesses[i->extra].may_leave);
   ptx_line(w, "setp.eq.u32 %s, 0, 0;", inside.text);
   if (guard.text[0])
@@ -446,7 +467,7 @@ static reg_name inside_of(ptx_writer *w, const wk__instr *i, int k) {
 
 /* Outside stands the operand, as the buffer holds it: what it is of small types is left to tier 0. */
 static void load_masked(ptx_writer *w, int v, const wk__instr *i, int dtype, int k) {
-  reg_name inside = inside_of(w, i, k), out = ptx_value(w, v, k), other = ptx_value(w, i->operands[0], k), loaded;
+  reg_name inside = inside_of(w, v, i, k), out = ptx_value(w, v, k), other = ptx_value(w, i->operands[0], k), loaded;
   const char *type = ptx_type(i->dtype);
   loaded = ptx_new(w, type);
   char guard[NAME + 4];
@@ -533,7 +554,7 @@ void ptx_load(ptx_writer *w, int v) {
     w->unsupported |= !(other->op == WK__LOOP_constant && (d == 0 || d == 1 || d - d != 0));
   }
   for (int k = 0; k < (w->varies[v] ? w->shape->each : 1); k++) {
-    reg_name guard = w->varies[v] ? ptx_guard(w, k) : (reg_name){""}, out = ptx_value(w, v, k);
+    reg_name guard = ptx_value_guard(w, v, k), out = ptx_value(w, v, k);
     if (i->op == WK__LOOP_masked_load) {
       load_masked(w, v, i, dtype, k);
       continue;
@@ -567,8 +588,7 @@ void ptx_store(ptx_writer *w, int v) {
     return;
   }
   for (int k = 0; k < (each ? w->shape->each : 1); k++) {
-    reg_name guard = {""};
-    if (each) guard = ptx_guard(w, k);
+    reg_name guard = ptx_value_guard(w, v, k);
     if (!each && by_lanes(w)) snprintf(guard.text, NAME, "@%%first ");
     reg_name value = ptx_value(w, i->operands[0], k);
     place at = address_of(w, i, k);

@@ -135,8 +135,8 @@ static void shift(ptx_writer *w, bool left, const char *o, const char *a, const 
 }
 
 /* By zero: 0, and a fault of its kind. */
-static void note_zero_division(ptx_writer *w, const char *divisor, int k) {
-  reg_name zero = ptx_new(w, "pred"), faults = ptx_load_arg(w, WK__PTX_FAULTS, 0, 0), guard = ptx_guard(w, k);
+static void note_zero_division(ptx_writer *w, const char *divisor, int v, int k) {
+  reg_name zero = ptx_new(w, "pred"), faults = ptx_load_arg(w, WK__PTX_FAULTS, 0, 0), guard = ptx_value_guard(w, v, k);
   ptx_line(w, "setp.eq.s64 %s, %s, 0;", zero.text, divisor);
   if (guard.text[0])
     ptx_line(w, "and.pred %s, %s, %.*s;", zero.text, zero.text, (int)strlen(guard.text) - 2, guard.text + 1);
@@ -147,7 +147,7 @@ static bool divides(int op) {
   return op == WK__LOOP_floor_div || op == WK__LOOP_trunc_div || op == WK__LOOP_mod || op == WK__LOOP_fmod;
 }
 
-static void integer_operation(ptx_writer *w, int op, const char *o, const char *a, const char *b, int k) {
+static void integer_operation(ptx_writer *w, int op, const char *o, const char *a, const char *b) {
   static const char *const plain[WK__LOOP_COUNT] = {
       [WK__LOOP_neg] = "neg.s64",     [WK__LOOP_abs] = "abs.s64",   [WK__LOOP_bit_not] = "not.b64",
       [WK__LOOP_add] = "add.s64",     [WK__LOOP_sub] = "sub.s64",   [WK__LOOP_mul] = "mul.lo.s64",
@@ -171,7 +171,6 @@ static void integer_operation(ptx_writer *w, int op, const char *o, const char *
     comparison(w, op, WK_INT64, o, a, b);
   else
     call_of(w, WK_INT64, op, o, a, b);
-  if (divides(op)) note_zero_division(w, b, k);
 }
 
 static void float_operation(ptx_writer *w, int op, int compute, const char *o, const char *a, const char *b,
@@ -302,7 +301,7 @@ static void check_index(ptx_writer *w, int v, const wk__instr *i, const char *o,
   int walker = (int)w->nest->access_count;
   while (w->expressions[walker - w->nest->access_count] != v) walker++;
   reg_name limit = ptx_load_arg(w, WK__PTX_LIMIT, walker, 0), bad = ptx_new(w, "pred"), low = ptx_new(w, "pred");
-  reg_name faults = ptx_load_arg(w, WK__PTX_FAULTS, 0, 0), guard = ptx_guard(w, k);
+  reg_name faults = ptx_load_arg(w, WK__PTX_FAULTS, 0, 0), guard = ptx_value_guard(w, v, k);
   ptx_line(w, "mov.b64 %s, %s;", o, a);
   if (!i->extra) {
     ptx_line(w, "setp.lt.s64 %s, %s, 0;", low.text, a);
@@ -360,7 +359,8 @@ void ptx_operation(ptx_writer *w, int v, int k) {
       break;
   }
   if (compute == WK_BOOL) bool_operation(w, i->op, o.text, in[0].text, in[1].text);
-  if (compute == WK_INT64) integer_operation(w, i->op, o.text, in[0].text, in[1].text, k);
+  if (compute == WK_INT64) integer_operation(w, i->op, o.text, in[0].text, in[1].text);
+  if (compute == WK_INT64 && divides(i->op)) note_zero_division(w, in[1].text, v, k);
   if (is_float(compute)) float_operation(w, i->op, compute, o.text, in[0].text, in[1].text, in[2].text);
 }
 

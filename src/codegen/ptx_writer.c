@@ -64,6 +64,8 @@ reg_name ptx_guard(const ptx_writer *w, int k) {
   return r;
 }
 
+reg_name ptx_value_guard(const ptx_writer *w, int v, int k) { return w->varies[v] ? ptx_guard(w, k) : (reg_name){""}; }
+
 /* ---- what is known of values ---- */
 
 static const wk__instr *instr_of(const ptx_writer *w, int v) { return &w->nest->instrs[v]; }

@@ -123,11 +123,10 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   s->warps = (uint8_t)wk__min(wk__ceil_div(rounds, most), MOST_WARPS);
   s->each = (uint8_t)wk__min(wk__ceil_div(rounds, s->warps), WK__PTX_MAX_EACH);
   bool in_registers = chunks_of(b) == 1 && (int64_t)s->each * s->warps >= rounds && s->each <= most;
-  if (b->r != 1) return in_registers;
   bool columns = lies_in_columns(nest, b), parts = goes_in_parts(nest, d, b);
   if (in_registers && !columns) return true;
   s->mode = columns ? WK__PTX_COLUMNS : parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS;
-  s->each = nest->instr_count <= 24 ? step_of(nest) : LARGE_STEP;
+  s->each = nest->instr_count <= 24 && b->r == 1 ? step_of(nest) : LARGE_STEP; /* of several loops: coordinates */
   s->warps = columns ? 32 : parts ? 1 : (uint8_t)wk__min(chunks_of(b), MOST_WARPS);
   if (columns && goes_in_column_parts(nest, d, b)) {
     s->mode = WK__PTX_COLUMN_PARTS, s->warps = COLUMN_PART_LANES;

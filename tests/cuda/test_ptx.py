@@ -112,6 +112,17 @@ check("bf16 in parts", lambda x: (x.sum(), x.amax()), torch.randn(70_000).bfloat
 for length in (1000, 1025, 4096, 4097, 8192, 9000):
     rows(length, torch.randn(2, length))
 check("in parts", lambda x: (x.sum(), x.mean(), x.amax(), x.argmin()), torch.randn(70_000))
+for size in ((3, 2, 50, 41), (2, 3, 70, 70), (2, 2, 12, 16, 33), (40, 2, 129)):
+    dims = [0, *range(2, len(size))]
+    check(f"over several dims {size}", lambda x: (*torch.var_mean(x, dims), x.sum(dims), x.amax(dims)), torch.randn(size))
+    check(f"batch norm {size}", lambda x: F.batch_norm(x, None, None, training=True), torch.randn(size))
+check("max over several dims", lambda x: F.max_pool2d(x, 70, return_indices=True), torch.randn(1, 2, 70, 70))
+x, target = torch.randn(6, 5030), torch.tensor([3, 5029, -100, 0, 17, 4096])  # each row has an index that may be at fault
+def grad(x, target):
+    x = x.detach().requires_grad_()
+    return torch.autograd.grad(F.cross_entropy(x, target), x)
+check("index of a row", grad, x, target)
+check("divisor of a row", lambda x, y: (x // y).sum(1), torch.randint(-99, 99, (3, 4500)), torch.tensor([[3], [-7], [1]]))
 """
 
 COLUMNS = """
@@ -152,6 +163,7 @@ def run(part, tier):
         [sys.executable, "-c", PROGRAM % part], env=env, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.stdout.strip() == "wrong: []", done.stderr[-2000:]
+    assert "was not compiled" not in done.stderr, done.stderr[-2000:]  # debug builds say what the driver does not take
 
 
 @pytest.mark.parametrize("tier", ["0", "1"])
