@@ -85,9 +85,9 @@ static int64_t chunks_of(const wk__binding *b) { return wk__ceil_div(length_of(b
 /* Memory runs along the rows' own loop: of what moves with both, more has its neighbours in other rows. */
 static bool lies_in_columns(const wk__nest *nest, const wk__binding *b) {
   int balance = 0;
-  if (b->r != 1 || b->p == 0 || chunks_of(b) > WK__PTX_COLUMN_CHUNKS) return false;
+  if (b->r == 0 || b->p == 0 || chunks_of(b) > WK__PTX_COLUMN_CHUNKS) return false;
   for (int a = 0; a < b->access_count; a++) {
-    int64_t along = b->stride[a][b->p - 1], down = b->stride[a][b->p];
+    int64_t along = b->stride[a][b->p - 1], down = b->stride[a][b->p + b->r - 1];
     if (nest->accesses[a].per_element && along && down) balance += (along == 1) - (down == 1);
   }
   return balance > 0;
@@ -95,8 +95,7 @@ static bool lies_in_columns(const wk__nest *nest, const wk__binding *b) {
 
 /* Rows that few warps would have to themselves. */
 static bool goes_in_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
-  return b->r == 1 && chunks_of(b) > MOST_WARPS && product(b, 0, b->p) * 4 < d->multiprocessors &&
-         wk__ptx_is_reduced_once(nest);
+  return chunks_of(b) > MOST_WARPS && product(b, 0, b->p) * 4 < d->multiprocessors && wk__ptx_is_reduced_once(nest);
 }
 
 /* Columns whose blocks would be few, of a length that is worth a second launch. */

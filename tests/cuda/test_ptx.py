@@ -140,6 +140,10 @@ for dtype in (torch.bfloat16, torch.float64, torch.int64):  # in parts, where th
     check(f"in parts {dtype}", lambda x: (x.sum(0), x.amax(0), x.argmin(0)), x)
 fused = torch.compile(lambda x, y: ((x * y).exp(), (x * y).exp().sum(0)))
 check("in parts, and stored", lambda x, y: [fused(x, y) for _ in range(3)][-1], torch.randn(700, 70), torch.randn(700, 70))
+x = torch.randn(3, 5, 600, 8).transpose(1, 2)  # (3, 600, 5, 8): rows over two dims, side by side
+check("over two dims", lambda x: (x.sum((0, 1)), x.amax((0, 1)), torch.var_mean(x, (0, 1))[0]), x)
+check("over two dims in bf16", lambda x: x.sum((0, 1)), x.bfloat16())
+check("over two dims, few", lambda x: (x.sum((0, 2)), x.sum()), torch.randn(300, 2, 250))
 check("in parts, several operands", lambda x, y, z: (x * y - z).sum(0), torch.randn(4500, 34), torch.randn(4500, 34), torch.randn(4500, 34))
 check("in parts, beside others", lambda x, y, r: ((x * y - r).sum(0) * r + 1), torch.randn(600, 70), torch.randn(600, 1), torch.randn(70))
 """
