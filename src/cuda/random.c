@@ -208,6 +208,40 @@ wk_status wk__cuda_exponential(wk__call *c) {
   return fill_self(c, f);
 }
 
+static wk_status check_positive(const char *row, const char *name, double value) {
+  return value > 0 ? WK_OK : wk_fail(WK_RUNTIME_ERROR, "%s expects %s > 0.0, but found %s=%g", row, name, name, value);
+}
+
+wk_status wk__cuda_geometric(wk__call *c) {
+  wk__cuda_draws f = {.draw = WK__DRAW_GEOMETRIC, .a = number(&c->args[WK__ARG(geometric_, p)])};
+  if (c->args[0].tensor->dtype == WK_BOOL)
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"geometric_cuda\" not implemented for 'Bool'");
+  if (!(f.a > 0 && f.a < 1))
+    return wk_fail(WK_RUNTIME_ERROR, "geometric_ expects p to be in (0, 1), but got p=%g", f.a);
+  return fill_self(c, f);
+}
+
+wk_status wk__cuda_cauchy(wk__call *c) {
+  WK__ARGS(cauchy_);
+  wk__cuda_draws f = {.draw = WK__DRAW_CAUCHY, .a = number(&c->args[A_median]), .b = number(&c->args[A_sigma])};
+  wk_dtype dtype = (wk_dtype)c->args[A_self].tensor->dtype;
+  if (!wk_dtype_is_floating(dtype))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but "
+                   "you specified %s",
+                   wk__dtype_legacy(dtype));
+  WK_TRY(check_positive("cauchy_", "sigma", f.b));
+  return fill_self(c, f);
+}
+
+wk_status wk__cuda_log_normal(wk__call *c) {
+  WK__ARGS(log_normal_);
+  wk__cuda_draws f = {.draw = WK__DRAW_LOG_NORMAL, .a = number(&c->args[A_mean]), .b = number(&c->args[A_std])};
+  WK_TRY(require_float(c->args[A_self].tensor, "log_normal_cuda"));
+  WK_TRY(check_positive("log_normal_", "std", f.b));
+  return fill_self(c, f);
+}
+
 /* ---- integers ---- */
 
 /* From 2^28 on a value takes two words. */
