@@ -1,5 +1,7 @@
 """Random numbers of the device: PyTorch's on a CUDA device of the same seed, where they were recorded; states; dropout."""
 
+import warnings
+
 import pytest
 
 import wick as torch
@@ -80,3 +82,25 @@ def test_distributions_check_their_numbers():
                 getattr(torch.empty(3, device=device), name)(*numbers)
             messages.append(str(error.value))
         assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 1000, 40_000])
+def test_permutations(n):
+    torch.manual_seed(5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        p = torch.randperm(n, device="cuda")
+    assert torch.equal(p.sort().values.cpu(), torch.arange(n))
+    assert n < 10 or not torch.equal(p.cpu(), torch.arange(n))
+    torch.manual_seed(5)
+    assert torch.equal(torch.randperm(n, device="cuda", dtype=torch.int32), p.int())
+    assert not torch.equal(torch.randperm(n, device="cuda"), p) or n < 10
+
+
+def test_permutations_are_fair():
+    torch.manual_seed(6)
+    counts = {}
+    for _ in range(600):
+        order = tuple(torch.randperm(3, device="cuda").tolist())
+        counts[order] = counts.get(order, 0) + 1
+    assert len(counts) == 6 and min(counts.values()) > 60

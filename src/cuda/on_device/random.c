@@ -178,3 +178,20 @@ KERNEL(mask)(wk__cuda_draws given) {
         if (i + j < f->stride) ((uint8_t *)f->out)[vector * f->stride + i + j] = uniform_of(w.w[j]) < (float)f->a;
     }
 }
+
+/* A permutation's islands of equal keys, shuffled: the thread of an island's first place draws for all of it. In:
+ * `out`, the permutation, and `p`, its keys in order, (n) i64 both. */
+KERNEL(islands)(wk__cuda_draws given) {
+  const wk__cuda_draws *f = &given;
+  const int64_t *keys = (const int64_t *)f->p;
+  int64_t first = (int64_t)block_index() * thread_count() + thread_index(), *out = (int64_t *)f->out + first;
+  if (first >= f->n - 1 || keys[first] != keys[first + 1] || (first && keys[first] == keys[first - 1])) return;
+  int64_t size = 1;
+  while (first + size < f->n && keys[first + size] == keys[first]) size++;
+  for (int64_t i = size - 1, drawn = 0; i > 0; i--, drawn++) {
+    words w = philox(f->seed, (f->offset + (uint64_t)drawn) / 4, (uint64_t)first);
+    int64_t other = w.w[drawn % 4] % (uint32_t)(i + 1), kept = out[i];
+    out[i] = out[other];
+    out[other] = kept;
+  }
+}
