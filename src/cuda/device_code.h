@@ -2,6 +2,7 @@
 #ifndef WICK_CUDA_DEVICE_CODE_H
 #define WICK_CUDA_DEVICE_CODE_H
 
-extern const char wk__cuda_tier0_ptx[], wk__cuda_gemm_ptx[], wk__cuda_random_ptx[], wk__cuda_order_ptx[];
+extern const char wk__cuda_tier0_ptx[], wk__cuda_gemm_ptx[], wk__cuda_random_ptx[], wk__cuda_order_ptx[],
+    wk__cuda_cells_ptx[];
 
 #endif

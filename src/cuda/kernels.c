@@ -1,10 +1,13 @@
 /* Rows with a kernel: the device's own where it has one; what the row is decomposed into, where a rule says that; for
- * the rest the CPU's beside copies of the memory, which is right and slow, and says so with WICK_LOGS=ops.
+ * the rest the CPU's beside copies of the memory, which is right and slow: a row's first call warns, and WICK_LOGS=ops
+ * says each.
  *
  * On the host a call sees the same tensors over copies of their whole storages, so that what shares memory still does;
  * what it has written goes back. Tests: tests/device/. */
-#include "cpu/kernels.h"
+#include <stdio.h>
+
 #include "cpu/cpu.h"
+#include "cpu/kernels.h"
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
 #include "decompose/decompose.h"
@@ -133,9 +136,24 @@ static wk_status run_mirrored(wk__call *c, mirrored *m, wk__arena *arena) {
   return status;
 }
 
+/* Warns of the first call of a row: a program may wonder why it is slow. */
+static void warn_once(const wk_op *op) {
+  static const char format[] =
+      "The operator 'aten::%s' is not computed on the CUDA device and will fall back to run on the CPU. This may have "
+      "performance implications.";
+  static struct {
+    atomic_flag warned;
+    char text[sizeof format + 64];
+  } rows[WK__OP_COUNT];
+  if (atomic_flag_test_and_set(&rows[op->number].warned)) return;
+  (void)snprintf(rows[op->number].text, sizeof rows->text, format, op->name);
+  wk__thread.warning = rows[op->number].text;
+}
+
 wk_status wk__cuda_run_kernel_on_host(wk__call *c) {
   mirrored m = {0};
   wk__arena arena = {0};
+  warn_once(c->op);
   if (wk__log_on(WK__LOG_OPS)) wk__log_print(WK__LOG_OPS, "%s is computed on the host for cuda", c->op->name);
   wk_status status = run_mirrored(c, &m, &arena);
   for (int64_t i = 0; i < m.tensor_count; i++) wk__release(m.tensors[i]);

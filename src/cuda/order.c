@@ -1,4 +1,4 @@
-/* sort, topk and nonzero on the device (on_device/order.c).
+/* sort, topk, nonzero, cummax, cummin, logcumsumexp and searchsorted on the device (on_device/order.c).
  *
  * Sorts are stable, whether that was asked for or not, as PyTorch's are on CUDA; topk gives the first of a sort. Rows
  * that do not lie one behind the other are moved there and back. Tests: tests/cuda/test_order.py, tests/device/. */
@@ -178,8 +178,83 @@ static wk_status nonzero(wk__call *c) {
   return WK_OK;
 }
 
+/* ===================================================== scans ===================================================== */
+
+static wk_tensor *scanned(const wk_tensor *rows, int what) {
+  enum { MOST_ROWS = 1 << 16 };
+  wk__cuda_scan s = {.source = address(rows), .rows = wk__size(rows, 0), .length = wk__size(rows, 1), .what = what};
+  s.is_float = rows->dtype == WK_FLOAT64;
+  wk_tensor *out = wk_new_empty((wk_tensor *)rows, rows->sizes, 2, what == WK__SCAN_LOG ? WK_FLOAT64 : WK_INT64, NONE);
+  if (!out) return NULL;
+  s.out = address(out);
+  given g = {&s, (int)(sizeof s / 8), 2};
+  return launch(rows, "kernel_scan", wk__min(s.rows, MOST_ROWS), THREADS, g) == WK_OK ? out : NULL;
+}
+
+static wk_dtype wide(const wk_tensor *t) { return wk_dtype_is_floating((wk_dtype)t->dtype) ? WK_FLOAT64 : WK_INT64; }
+
+static wk_status scan(wk__call *c) {
+  wk_tensor *self = c->args[0].tensor;
+  int dim, what = c->op == WK__OP(cummax) ? WK__SCAN_MOST : c->op == WK__OP(cummin) ? WK__SCAN_LEAST : WK__SCAN_LOG;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(cummax, dim)), self->ndim, &dim));
+  if (wk__numel(self) == 0) return WK_OK;
+  int64_t length = self->ndim ? wk__size(self, dim) : 1;
+  wk_int sizes[] = {size(wk__numel(self) / length), size(length)};
+  wk_tensor *t = self->ndim ? wk_transpose_int(self, dim, self->ndim - 1) : self;
+  if (t) t = wk_clone(t, "contiguous_format");
+  if (t) t = wk_view(t, sizes, 2);
+  wk_tensor *wider = t ? wk__in_dtype(t, wide(t)) : NULL, *found = wider ? scanned(wider, what) : NULL;
+  if (!found) return wk_error_category();
+  if (what == WK__SCAN_LOG) return give(c->outputs[0], found, dim);
+  wk_tensor *values = wk_gather(t, 1, found, false);
+  if (!values) return wk_error_category();
+  WK_TRY(give(c->outputs[0], values, dim));
+  return give(c->outputs[1], found, dim);
+}
+
+/* ================================================== searchsorted ================================================= */
+
+/* The host waits for it. */
+static wk_status check_sorter(wk_tensor *sorter, int64_t length) {
+  wk_tensor *low = wk_lt_Scalar(sorter, wk__v_int(0)), *high = wk_ge_Scalar(sorter, wk__v_int(length));
+  wk_tensor *either = low && high ? wk_logical_or(low, high) : NULL, *any = either ? wk_any(either) : NULL;
+  double found = 0;
+  if (!any) return wk_error_category();
+  WK_TRY(wk_tensor_item(any, &found));
+  return found ? wk_fail(WK_RUNTIME_ERROR, "torch.searchsorted(): sorter index out of range") : WK_OK;
+}
+
+static wk_tensor *plain(wk_tensor *t, wk_dtype dtype) {
+  t = wk__in_dtype(t, dtype);
+  return t ? wk_contiguous(t, NULL) : NULL;
+}
+
+static wk_status searchsorted(wk__call *c) {
+  WK__ARGS(_searchsorted);
+  wk_tensor *sorted = c->args[A_sorted_sequence].tensor, *sorter = wk__arg_tensor(c, A_sorter), *out = c->outputs[0];
+  wk_dtype dtype = wide(sorted);
+  wk_tensor *rows = plain(sorted, dtype), *values = plain(c->args[A_self].tensor, dtype);
+  if (!rows || !values || (sorter && !(sorter = plain(sorter, WK_INT64)))) return wk_error_category();
+  int64_t last = values->ndim ? wk__size(values, values->ndim - 1) : 1;
+  wk__cuda_search s = {.sorted = address(rows),
+                       .values = address(values),
+                       .out = address(out),
+                       .sorter = sorter ? address(sorter) : 0,
+                       .length = wk__size(rows, rows->ndim - 1),
+                       .each = rows->ndim == 1 ? 0 : last,
+                       .count = wk__numel(out),
+                       .is_float = dtype == WK_FLOAT64,
+                       .right = wk__arg_bool(c, A_right),
+                       .narrow = out->dtype == WK_INT32};
+  if (sorter && wk__numel(sorter)) WK_TRY(check_sorter(sorter, s.length));
+  if (s.count == 0) return WK_OK;
+  return launch_each(out, "kernel_search", s.count, (given){&s, (int)(sizeof s / 8), sorter ? 4 : 3});
+}
+
 /* ==================================================== the rows =================================================== */
 
 wk_status wk__cuda_sort_rows(wk__call *c) { return wk__cuda_in_scope(c, sort); }
 wk_status wk__cuda_topk(wk__call *c) { return wk__cuda_in_scope(c, topk); }
 wk_status wk__cuda_nonzero(wk__call *c) { return wk__cuda_in_scope(c, nonzero); }
+wk_status wk__cuda_scan_rows(wk__call *c) { return wk__cuda_in_scope(c, scan); }
+wk_status wk__cuda_searchsorted(wk__call *c) { return wk__cuda_in_scope(c, searchsorted); }

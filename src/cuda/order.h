@@ -1,4 +1,5 @@
-/* Sorting rows and finding places: what the host and the device (on_device/order.c) agree on. Compiled for both. */
+/* Sorting rows, finding places and scans that keep one: what the host and the device (on_device/order.c) agree on.
+ * Compiled for both. */
 #ifndef WICK_CUDA_ORDER_H
 #define WICK_CUDA_ORDER_H
 
@@ -27,5 +28,22 @@ typedef struct wk__cuda_places {
   uint64_t out;    /* i64 */
   int64_t count, chunks;
 } wk__cuda_places;
+
+/* Scans of contiguous rows of f64 or i64: places of the best element so far (of equals the last; a NaN is the best),
+ * or log(sum(exp)) so far. */
+enum { WK__SCAN_MOST, WK__SCAN_LEAST, WK__SCAN_LOG };
+typedef struct wk__cuda_scan {
+  uint64_t source, out; /* (rows, length); out: i64, of logarithms f64 */
+  int64_t rows, length;
+  int32_t what, is_float;
+} wk__cuda_scan;
+
+/* The place of each value in a sorted row: how many of its elements are before it. */
+typedef struct wk__cuda_search {
+  uint64_t sorted, values;     /* f64 or i64 */
+  uint64_t out, sorter;        /* i64 or, narrow, i32; i64, 0: none */
+  int64_t length, each, count; /* of a row; values that look in it, 0: one row for all; values */
+  int32_t is_float, right, narrow, reserved;
+} wk__cuda_search;
 
 #endif

@@ -1,9 +1,11 @@
 /* The device's generator (Philox: a seed and an offset, PyTorch's state of 16 bytes), and the rows that draw from it.
  *
  * A call takes the offset and adds the words that one thread may have used. Tensors are filled in the order of
- * addresses; one with gaps through a contiguous one. What is drawn elsewhere (multinomial, gamma, ...) is the host's,
+ * addresses; one with gaps through a contiguous one. What is drawn elsewhere (gamma, poisson, ...) is the host's,
  * from a generator of its kind that this one's state seeds. Tests: tests/cuda/test_random.py. */
 #include "cuda/random.h"
+
+#include <math.h>
 
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
@@ -13,6 +15,7 @@
 #include "ops/internal.h"
 #include "ops/rules/draw.h"
 #include "random/generator.h"
+#include "wick/operators.h"
 
 #define NONE ((wk_value){0})
 
@@ -208,6 +211,40 @@ wk_status wk__cuda_exponential(wk__call *c) {
   return fill_self(c, f);
 }
 
+static wk_status check_positive(const char *row, const char *name, double value) {
+  return value > 0 ? WK_OK : wk_fail(WK_RUNTIME_ERROR, "%s expects %s > 0.0, but found %s=%g", row, name, name, value);
+}
+
+wk_status wk__cuda_geometric(wk__call *c) {
+  wk__cuda_draws f = {.draw = WK__DRAW_GEOMETRIC, .a = number(&c->args[WK__ARG(geometric_, p)])};
+  if (c->args[0].tensor->dtype == WK_BOOL)
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"geometric_cuda\" not implemented for 'Bool'");
+  if (!(f.a > 0 && f.a < 1))
+    return wk_fail(WK_RUNTIME_ERROR, "geometric_ expects p to be in (0, 1), but got p=%g", f.a);
+  return fill_self(c, f);
+}
+
+wk_status wk__cuda_cauchy(wk__call *c) {
+  WK__ARGS(cauchy_);
+  wk__cuda_draws f = {.draw = WK__DRAW_CAUCHY, .a = number(&c->args[A_median]), .b = number(&c->args[A_sigma])};
+  wk_dtype dtype = (wk_dtype)c->args[A_self].tensor->dtype;
+  if (!wk_dtype_is_floating(dtype))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but "
+                   "you specified %s",
+                   wk__dtype_legacy(dtype));
+  WK_TRY(check_positive("cauchy_", "sigma", f.b));
+  return fill_self(c, f);
+}
+
+wk_status wk__cuda_log_normal(wk__call *c) {
+  WK__ARGS(log_normal_);
+  wk__cuda_draws f = {.draw = WK__DRAW_LOG_NORMAL, .a = number(&c->args[A_mean]), .b = number(&c->args[A_std])};
+  WK_TRY(require_float(c->args[A_self].tensor, "log_normal_cuda"));
+  WK_TRY(check_positive("log_normal_", "std", f.b));
+  return fill_self(c, f);
+}
+
 /* ---- integers ---- */
 
 /* From 2^28 on a value takes two words. */
@@ -229,6 +266,57 @@ wk_status wk__cuda_randint(wk__call *c) {
   wk__cuda_draws f;
   WK_TRY(int_fill(c, &f));
   return fill_tensor(generator_of(c, last_argument(c)), c->outputs[0], f);
+}
+
+/* ---- permutations: places by keys, of so many bits that few are equal ---- */
+
+static wk_status shuffle_islands(wk__generator *generator, const wk_tensor *keys, const wk_tensor *places) {
+  enum { ISLAND_THREADS = 512 };
+  wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(keys->device));
+  wk__cuda_draws f = {.out = (uint64_t)(uintptr_t)wk__address(places),
+                      .p = (uint64_t)(uintptr_t)wk__address(keys),
+                      .n = wk__numel(keys)};
+  const wk__cuda_address addresses[] = {{offsetof(wk__cuda_draws, out) / 8, f.out},
+                                        {offsetof(wk__cuda_draws, p) / 8, f.p}};
+  CUfunction function;
+  take(generator, (uint64_t)wk__ceil_div(f.n, 4) * 4, &f.seed, &f.offset);
+  WK_TRY(wk__cuda_enter(s->device));
+  WK_TRY(wk__cuda_function(s->device, WK__CUDA_RANDOM, "kernel_islands", &function));
+  return wk__cuda_give(s, &(wk__cuda_work){.function = function,
+                                           .grid = {(unsigned)wk__ceil_div(f.n, ISLAND_THREADS), 1, 1},
+                                           .threads = ISLAND_THREADS,
+                                           .words = &f,
+                                           .word_count = (int)(sizeof f / 8),
+                                           .addresses = addresses,
+                                           .address_count = 2});
+}
+
+/* Equal keys are there with a probability of a tenth at most. */
+static int key_bits(int64_t n) {
+  double count = (double)n;
+  return (int)wk__min(64, (int64_t)ceil(log2(count - (6 * count * count + 1) / (12 * log(0.9)))));
+}
+
+static wk_status permutation(wk__call *c) {
+  wk_tensor *out = c->outputs[0], *sorted[2];
+  wk__generator *generator = generator_of(c, last_argument(c));
+  int bits = key_bits(wk__numel(out));
+  wk_tensor *keys = wk_new_empty(out, out->sizes, 1, bits <= 32 ? WK_INT32 : WK_INT64, NONE);
+  wk_value end = wk__v_int(bits <= 32 ? INT32_MAX : INT64_MAX);
+  if (!generator) return wk_error_category();
+  if (keys) keys = wk_random__from(keys, bits <= 32 ? INT32_MIN : INT64_MIN, end, generator);
+  if (keys) keys = wk__in_dtype(keys, WK_INT64);
+  if (keys && bits != 32 && bits != 64) keys = wk_bitwise_and_Scalar(keys, wk__v_int((INT64_C(1) << bits) - 1));
+  if (!keys) return wk_error_category();
+  WK_TRY(wk_sort_stable(keys, wk__v_bool(true), 0, false, sorted));
+  WK_TRY(shuffle_islands(generator, sorted[0], sorted[1]));
+  return wk__copy_into(out, sorted[1]);
+}
+
+wk_status wk__cuda_randperm(wk__call *c) {
+  int64_t n = wk__numel(c->outputs[0]);
+  if (n == 0) return WK_OK;
+  return n > INT32_MAX ? wk__cuda_run_kernel_on_host(c) : wk__cuda_in_scope(c, permutation);
 }
 
 /* ---- Bernoulli ---- */

@@ -10,6 +10,9 @@ typedef enum wk__cuda_draw {
   WK__DRAW_EXPONENTIAL, /* rate a */
   WK__DRAW_BERNOULLI,   /* 1 with probability a */
   WK__DRAW_BERNOULLI_P, /* each by its own, in `p` */
+  WK__DRAW_GEOMETRIC,   /* tries until the first of probability a */
+  WK__DRAW_CAUCHY,      /* median a, width b */
+  WK__DRAW_LOG_NORMAL,  /* exp of a normal one */
   WK__DRAW_INTEGER,     /* base + word % range; range 0: 2^64 */
 } wk__cuda_draw;
 

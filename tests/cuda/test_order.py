@@ -100,3 +100,42 @@ def test_places_of_many_chunks():
     same((x.cuda() > 0.9).nonzero(), (x > 0.9).nonzero())
     same(x.cuda()[x.cuda() > 0.97], x[x > 0.97])
     same(x.cuda().masked_select(x.cuda() > 0.97), x.masked_select(x > 0.97))
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin", "logcumsumexp"])
+@pytest.mark.parametrize("shape, dim", [((3, 700), 1), ((300, 2, 3), 0), ((), 0), ((2, 0), 1)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int32])
+def test_scans_that_keep_a_place(name, shape, dim, dtype):
+    if name == "logcumsumexp" and dtype == torch.int32:
+        pytest.skip("it is of floats")
+    torch.manual_seed(1)
+    x = (torch.randn(shape) * 3).to(dtype)  # integers and small floats have equals
+    if x.numel() > 600 and dtype != torch.int32:
+        x.view(-1)[500] = float("nan")
+        x.view(-1)[7] = -float("inf")
+    wanted, found = getattr(torch, name)(x, dim), getattr(torch, name)(x.to("cuda"), dim)
+    if name == "logcumsumexp":  # sums of a block are in another order
+        limit = {torch.float64: 1e-13, torch.float32: 1e-6, torch.bfloat16: 0.01}[dtype]
+        assert found.device.type == "cuda" and torch.allclose(found.cpu(), wanted, limit, limit, equal_nan=True)
+        return
+    assert torch.equal(found.indices.cpu(), wanted.indices) and found.indices.device.type == "cuda"
+    assert torch.equal(found.values.cpu().nan_to_num(), wanted.values.nan_to_num())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+@pytest.mark.parametrize("options", [{}, {"right": True}, {"out_int32": True}])
+def test_places_in_sorted_rows(dtype, options):
+    torch.manual_seed(2)
+    rows, values = (torch.randn(3, 50) * 4).to(dtype).sort(1).values, (torch.randn(3, 20) * 4).to(dtype)
+    for sequence in rows, rows[0]:
+        wanted = torch.searchsorted(sequence, values, **options)
+        found = torch.searchsorted(sequence.to("cuda"), values.to("cuda"), **options)
+        assert found.dtype == wanted.dtype and torch.equal(found.cpu(), wanted)
+    order = torch.randperm(50)
+    shuffled, back = rows[0][order].to("cuda"), order.argsort().to("cuda")
+    assert torch.equal(
+        torch.searchsorted(shuffled, values.to("cuda"), sorter=back).cpu(), torch.searchsorted(rows[0], values)
+    )
+    with pytest.raises(RuntimeError, match="sorter index out of range"):
+        torch.searchsorted(shuffled, values.to("cuda"), sorter=back + 1)
+    assert torch.equal(torch.bucketize(values.to("cuda"), rows[0].to("cuda")).cpu(), torch.bucketize(values, rows[0]))

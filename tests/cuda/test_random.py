@@ -1,5 +1,7 @@
 """Random numbers of the device: PyTorch's on a CUDA device of the same seed, where they were recorded; states; dropout."""
 
+import warnings
+
 import pytest
 
 import wick as torch
@@ -57,3 +59,48 @@ def test_dropout_keeps_what_its_mask_says():
     assert abs(kept.float().mean() - 0.75) < 0.03
     assert torch.equal(y.detach().cpu()[kept], torch.full((int(kept.sum()),), 1 / 0.75))
     assert torch.equal((x.grad != 0).cpu(), kept)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_other_distributions(dtype):
+    torch.manual_seed(4)
+    c = torch.empty(20_000, dtype=dtype, device="cuda").cauchy_(1, 2).double().cpu()
+    quarters = c.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64)).tolist()
+    assert quarters == pytest.approx([-1, 1, 3], abs=0.15)
+    n = torch.empty(20_000, dtype=dtype, device="cuda").log_normal_(0.5, 0.25).double().cpu().log()
+    assert abs(n.mean() - 0.5) < 0.02 and abs(n.std() - 0.25) < 0.02
+    g = torch.empty(20_000, dtype=dtype, device="cuda").geometric_(0.4).double().cpu()
+    assert g.min() >= 1 and abs(g.mean() - 2.5) < 0.1
+    assert torch.empty(100, dtype=torch.int32, device="cuda").geometric_(0.4).min() >= 1
+
+
+def test_distributions_check_their_numbers():
+    for name, *numbers in ("geometric_", 0.0), ("geometric_", 1.5), ("cauchy_", 0, -1), ("log_normal_", 0, 0):
+        messages = []
+        for device in "cpu", "cuda":
+            with pytest.raises(RuntimeError) as error:
+                getattr(torch.empty(3, device=device), name)(*numbers)
+            messages.append(str(error.value))
+        assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 1000, 40_000])
+def test_permutations(n):
+    torch.manual_seed(5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        p = torch.randperm(n, device="cuda")
+    assert torch.equal(p.sort().values.cpu(), torch.arange(n))
+    assert n < 10 or not torch.equal(p.cpu(), torch.arange(n))
+    torch.manual_seed(5)
+    assert torch.equal(torch.randperm(n, device="cuda", dtype=torch.int32), p.int())
+    assert not torch.equal(torch.randperm(n, device="cuda"), p) or n < 10
+
+
+def test_permutations_are_fair():
+    torch.manual_seed(6)
+    counts = {}
+    for _ in range(600):
+        order = tuple(torch.randperm(3, device="cuda").tolist())
+        counts[order] = counts.get(order, 0) + 1
+    assert len(counts) == 6 and min(counts.values()) > 60

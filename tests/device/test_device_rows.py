@@ -15,6 +15,10 @@ ROUNDING = {
         "histogram": 1e-6,  # weights are added by atomics, in no order
         "conv": 1e-6,  # transposed and depthwise ones are products of columns here, and sums of their own on the CPU
         "resample": 1e-6,  # a result's few terms are added in the order of reductions
+        "bincount": 1e-6,
+        "scatter_reduce": 1e-6,  # as a histogram
+        "index_reduce": 1e-6,
+        "logcumsumexp": 1e-6,  # a block adds in another order
         "attention": 1e-5,  # the parts of attention in place of a kernel over blocks of keys
     }
 }

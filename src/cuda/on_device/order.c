@@ -1,10 +1,10 @@
-/* Sorting rows, and the places of what is true.
+/* Sorting rows, the places of what is true, scans that keep a place, and places in sorted rows.
  *
  * A sort is a network of comparisons (bitonic, Batcher 1968) over items (key, place) of one order, so that it gives the
  * same on every device; chunks go through it in shared memory, longer distances by a kernel a step.
- * In: a wk__cuda_sort, a wk__cuda_places. Tests: tests/cuda/test_order.py. */
+ * In: a wk__cuda_sort, a wk__cuda_places, a wk__cuda_scan, a wk__cuda_search. Tests: tests/cuda/test_order.py. */
 #include "cuda/order.h"
-#include "cuda/on_device/device.h"
+#include "cuda/on_device/values.h"
 
 enum { SORT_THREADS = WK__SORT_CHUNK / 2, PLACES_THREADS = 256, EACH = WK__PLACES_CHUNK / PLACES_THREADS };
 
@@ -176,4 +176,96 @@ KERNEL(places_give)(wk__cuda_places given) {
   int64_t to = ((const int64_t *)p->counts)[block_index()] + sum_before(count_own(p, first), &total);
   for (int i = 0; i < EACH; i++)
     if (first + i < p->count && ((const uint8_t *)p->source)[first + i]) ((int64_t *)p->out)[to++] = first + i;
+}
+
+/* ---- scans: a block goes through a row, a chunk of as many elements as threads at a time ---- */
+
+typedef struct item {
+  value v;
+  int64_t place; /* -1: none */
+} item;
+
+INLINE bool takes_over(const wk__cuda_scan *s, value best, value v) {
+  bool most = s->what == WK__SCAN_MOST;
+  if (!s->is_float) return most ? v.i >= best.i : v.i <= best.i;
+  return v.d != v.d || (best.d == best.d && (most ? v.d >= best.d : v.d <= best.d));
+}
+
+/* log(exp(x) + exp(y)) */
+INLINE double log_of_sum(double x, double y) {
+  if (x != x || y != y) return F64_NAN;
+  double low = x < y ? x : y, high = x < y ? y : x;
+  if (low == high && !(low - low == 0)) return x;
+  return log1p(vd_exp((vd){low - high})[0]) + high;
+}
+
+/* b is behind a. */
+INLINE item join(const wk__cuda_scan *s, item a, item b) {
+  if (a.place < 0) return b;
+  if (b.place < 0) return a;
+  if (s->what == WK__SCAN_LOG) return (item){of_double(log_of_sum(a.v.d, b.v.d)), b.place};
+  return takes_over(s, a.v, b.v) ? b : a;
+}
+
+static SHARED uint64_t scan_bits[PLACES_THREADS];
+static SHARED int64_t scan_places[PLACES_THREADS];
+INLINE item item_at(int t) { return (item){of_bits(scan_bits[t]), scan_places[t]}; }
+INLINE void put_item(int t, item x) { scan_bits[t] = x.v.bits, scan_places[t] = x.place; }
+
+/* Of each thread's item and all before it in the block. */
+INLINE item scan_block(const wk__cuda_scan *s, item own) {
+  int t = thread_index();
+  wait_for_block();
+  put_item(t, own);
+  for (int distance = 1; distance < PLACES_THREADS; distance *= 2) {
+    wait_for_block();
+    item before = t >= distance ? item_at(t - distance) : (item){.place = -1};
+    wait_for_block();
+    put_item(t, own = join(s, before, own));
+  }
+  wait_for_block();
+  return own;
+}
+
+KERNEL(scan)(wk__cuda_scan given) {
+  const wk__cuda_scan *s = &given;
+  for (int64_t row = block_index(); row < s->rows; row += block_count()) {
+    item before = {.place = -1};
+    for (int64_t first = 0; first < s->length; first += PLACES_THREADS) {
+      int64_t place = first + thread_index(), at = row * s->length + place;
+      item own = {.place = -1};
+      if (place < s->length) own = (item){of_bits(((const uint64_t *)s->source)[at]), place};
+      own = join(s, before, scan_block(s, own));
+      before = join(s, before, item_at(PLACES_THREADS - 1));
+      if (place < s->length) ((int64_t *)s->out)[at] = s->what == WK__SCAN_LOG ? own.v.i : own.place;
+    }
+  }
+}
+
+/* ---- places in sorted rows, by halving; NaN is behind everything ---- */
+
+INLINE bool is_before(const wk__cuda_search *s, value x, value v) {
+  if (!s->is_float) return s->right ? x.i <= v.i : x.i < v.i;
+  return s->right ? !(x.d > v.d) : !(x.d >= v.d);
+}
+
+KERNEL(search)(wk__cuda_search given) {
+  const wk__cuda_search *s = &given;
+  int64_t step = (int64_t)block_count() * thread_count();
+  for (int64_t i = (int64_t)block_index() * thread_count() + thread_index(); i < s->count; i += step) {
+    int64_t start = s->each ? i / s->each * s->length : 0, low = 0, high = s->length;
+    value v = of_bits(((const uint64_t *)s->values)[i]);
+    while (low < high) {
+      int64_t middle = low + (high - low) / 2;
+      int64_t at = s->sorter ? ((const int64_t *)s->sorter)[start + middle] : middle;
+      if (is_before(s, of_bits(((const uint64_t *)s->sorted)[start + at]), v))
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    if (s->narrow)
+      ((int32_t *)s->out)[i] = (int32_t)low;
+    else
+      ((int64_t *)s->out)[i] = low;
+  }
 }

@@ -77,6 +77,15 @@ INLINE float narrow_value(const wk__cuda_draws *f, const words *w, const float *
       return -1.0f / a * (u >= 1.0f - 0x1p-24f ? -0x1p-24f : vf_log((vf){u})[0]);
     case WK__DRAW_BERNOULLI_P:
       return u <= ((const float *)f->p)[at];
+    case WK__DRAW_GEOMETRIC:
+      return __builtin_ceilf(vf_log((vf){u})[0] / vf_log1p((vf){-a})[0]);
+    case WK__DRAW_CAUCHY: {
+      float inside = u > 1.0f - 0x1p-23f ? 1.0f - 0x1p-23f : u < 0x1p-23f ? 0x1p-23f : u;
+      double turn = 3.141592653589793 * (inside - 0.5f);
+      return a + b * (float)(sin(turn) / cos(turn));
+    }
+    case WK__DRAW_LOG_NORMAL:
+      return vf_exp((vf){normal[j] * b + a})[0];
     default:
       return u < a;
   }
@@ -92,6 +101,14 @@ INLINE double wide_value(const wk__cuda_draws *f, const words *w, const double *
       return normal[j] * f->b + f->a;
     case WK__DRAW_EXPONENTIAL:
       return -1.0 / f->a * (u >= 1.0 - 0x1p-53 ? -0x1p-53 : vd_log((vd){u})[0]);
+    case WK__DRAW_GEOMETRIC:
+      return __builtin_ceil(vd_log((vd){u})[0] / log1p(-f->a));
+    case WK__DRAW_CAUCHY: {
+      double turn = 3.141592653589793 * (u - 0.5);
+      return f->a + f->b * (sin(turn) / cos(turn));
+    }
+    case WK__DRAW_LOG_NORMAL:
+      return vd_exp((vd){normal[j] * f->b + f->a})[0];
     default:
       return u <= ((const double *)f->p)[at];
   }
@@ -127,8 +144,9 @@ KERNEL(fill)(wk__cuda_draws given) {
     words w = philox(f->seed, draw, (uint64_t)thread);
     float normal[4] = {0};
     double wide_normal[2] = {0};
-    if (f->draw == WK__DRAW_NORMAL && each == 4) normals(&w, normal);
-    if (f->draw == WK__DRAW_NORMAL && each == 2) normals_of_two(&w, wide_normal);
+    bool is_normal = f->draw == WK__DRAW_NORMAL || f->draw == WK__DRAW_LOG_NORMAL;
+    if (is_normal && each == 4) normals(&w, normal);
+    if (is_normal && each == 2) normals_of_two(&w, wide_normal);
 #pragma unroll
     for (int j = 0; j < 4; j++) {
       int64_t at = first + j * threads;
@@ -159,4 +177,21 @@ KERNEL(mask)(wk__cuda_draws given) {
       for (int j = 0; j < 4; j++)
         if (i + j < f->stride) ((uint8_t *)f->out)[vector * f->stride + i + j] = uniform_of(w.w[j]) < (float)f->a;
     }
+}
+
+/* A permutation's islands of equal keys, shuffled: the thread of an island's first place draws for all of it. In:
+ * `out`, the permutation, and `p`, its keys in order, (n) i64 both. */
+KERNEL(islands)(wk__cuda_draws given) {
+  const wk__cuda_draws *f = &given;
+  const int64_t *keys = (const int64_t *)f->p;
+  int64_t first = (int64_t)block_index() * thread_count() + thread_index(), *out = (int64_t *)f->out + first;
+  if (first >= f->n - 1 || keys[first] != keys[first + 1] || (first && keys[first] == keys[first - 1])) return;
+  int64_t size = 1;
+  while (first + size < f->n && keys[first + size] == keys[first]) size++;
+  for (int64_t i = size - 1, drawn = 0; i > 0; i--, drawn++) {
+    words w = philox(f->seed, (f->offset + (uint64_t)drawn) / 4, (uint64_t)first);
+    int64_t other = w.w[drawn % 4] % (uint32_t)(i + 1), kept = out[i];
+    out[i] = out[other];
+    out[other] = kept;
+  }
 }

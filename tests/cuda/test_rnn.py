@@ -1,0 +1,54 @@
+"""Recurrent layers on the device: results and gradients are the CPU's, and nothing is computed on the host."""
+
+import warnings
+
+import pytest
+
+import wick as torch
+
+
+def run(device, kind, dtype, bidirectional, packed):
+    torch.manual_seed(1)
+    options = {"nonlinearity": "relu"} if kind == "ReLU" else {}
+    network = {"ReLU": torch.nn.RNN, "Tanh": torch.nn.RNN, "LSTM": torch.nn.LSTM, "GRU": torch.nn.GRU}[kind]
+    m = network(5, 7, 2, bidirectional=bidirectional, dtype=dtype, **options)
+    x = torch.randn(6, 3, 5, dtype=dtype)
+    m, x = m.to(device), x.to(device).requires_grad_()
+    given = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([6, 4, 1])) if packed else x
+    y, state = m(given)
+    y = y.data if packed else y
+    states = state if isinstance(state, tuple) else (state,)
+    ((y * y).sum() + sum((s * 0.5).sum() for s in states)).backward()
+    return [t.detach().cpu() for t in (y, *states, x.grad, *(p.grad for p in m.parameters()))]
+
+
+@pytest.mark.parametrize("kind", ["Tanh", "ReLU", "LSTM", "GRU"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("bidirectional, packed", [(False, False), (True, False), (True, True)])
+def test_networks(kind, dtype, bidirectional, packed):
+    wanted = run("cpu", kind, dtype, bidirectional, packed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = run("cuda", kind, dtype, bidirectional, packed)
+    limit = 1e-12 if dtype == torch.float64 else 2e-6  # gradients of a GRU are added in another order
+    for f, w in zip(found, wanted, strict=True):
+        assert torch.allclose(f, w, rtol=limit, atol=limit)
+
+
+def test_layers_with_a_projection():
+    torch.manual_seed(1)
+    m, x = torch.nn.LSTM(5, 7, proj_size=3), torch.randn(4, 2, 5)
+    wanted = m(x)[0]
+    assert torch.equal(m.to("cuda")(x.to("cuda"))[0].cpu(), wanted)
+
+
+def test_a_row_of_the_host_warns_once():
+    x = torch.eye(2, device="cuda")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.linalg.matrix_exp(x)
+        torch.linalg.matrix_exp(x)
+    assert [str(w.message) for w in caught] == [
+        "The operator 'aten::linalg_matrix_exp' is not computed on the CUDA device and will fall back to run on the CPU. "
+        "This may have performance implications."
+    ]
