@@ -231,7 +231,7 @@ for _name in "eig lstsq solve symeig".split():
     setattr(Tensor, _name, _method_of("removed", _name))
 own_addbmm_ = Tensor.addbmm_  # the operator's, which takes a self of the result's size
 for _name in (
-    "addbmm_ apply_ dim_order is_pinned is_set_to map2_ map_ module_load new_empty_strided reinforce resize resize_as "
+    "addbmm_ apply_ dim_order is_pinned is_set_to map2_ map_ module_load new_empty_strided pin_memory reinforce resize resize_as "
     "set_ storage_type"
 ).split():
     setattr(Tensor, _name, _method_of("methods", _name))

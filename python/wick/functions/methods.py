@@ -79,8 +79,19 @@ def dim_order(self, *, ambiguity_check=False):
 
 
 def is_pinned(self, device=None):
-    """False: memory is the system's own."""
-    return False
+    """Whether its memory is pinned: a device's copies read and write it while the host goes on."""
+    return _C._cuda_is_pinned(self)
+
+
+def pin_memory(self, device=None):
+    """A copy in pinned memory; the tensor itself where it is pinned."""
+    from .. import cuda
+
+    if self.device.type == "cpu" and not cuda.is_available():
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    if self.device.type != "cpu":
+        raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+    return self if _C._cuda_is_pinned(self) else _C._cuda_pinned_like(self).copy_(self)
 
 
 def is_set_to(self, tensor):
