@@ -323,6 +323,7 @@ def _dequantize(self):
 
 Tensor.dequantize, Tensor.hash_tensor = _dequantize, _method_of("hashes", "hash_tensor")
 Tensor.to_dense, Tensor.record_stream = _to_dense, _record_stream
+Tensor.__cuda_array_interface__ = property(_method_of("methods", "cuda_array_interface"))
 Tensor.share_memory_, Tensor.is_shared = _share_memory, _is_shared
 Tensor.__reduce_ex__ = _reduce
 Tensor.__array_priority__ = 1000  # before arrays and scalars of NumPy: np.float64(2) * tensor is ours to compute
