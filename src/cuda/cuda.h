@@ -56,6 +56,6 @@ typedef struct wk__cuda_pinned_usage {
   int64_t allocations, frees, segments, segment_frees; /* so many times */
 } wk__cuda_pinned_usage;
 void wk__cuda_pinned_usage_get(wk__cuda_pinned_usage *out);
-void wk__cuda_pinned_empty_cache(void); /* unpins what nobody has; waits for the device */
+void wk__cuda_pinned_empty_cache(void); /* unpins what no tensor has; waits for the device */
 
 #endif

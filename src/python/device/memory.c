@@ -1,6 +1,5 @@
-/* Memory of devices beyond tensors' own, for Python: pinned memory of the host, raw blocks of the device's allocator,
- * whose device an address is on. The functions of wick.cuda and of Tensor that are made of them are in
- * python/wick/cuda. Tests: tests/cuda/test_pinned.py, tests/cuda/test_interop.py. */
+/* Pinned memory of the host, for Python. The methods of Tensor that are made of these functions are in
+ * python/wick/functions/methods.py. Tests: tests/cuda/test_pinned.py. */
 #include "cuda/cuda.h"
 #include "python/data/interop.h"
 
