@@ -231,7 +231,7 @@ for _name in "eig lstsq solve symeig".split():
     setattr(Tensor, _name, _method_of("removed", _name))
 own_addbmm_ = Tensor.addbmm_  # the operator's, which takes a self of the result's size
 for _name in (
-    "addbmm_ apply_ dim_order is_pinned is_set_to map2_ map_ module_load new_empty_strided reinforce resize resize_as "
+    "addbmm_ apply_ dim_order is_pinned is_set_to map2_ map_ module_load new_empty_strided pin_memory reinforce resize resize_as "
     "set_ storage_type"
 ).split():
     setattr(Tensor, _name, _method_of("methods", _name))
@@ -323,6 +323,7 @@ def _dequantize(self):
 
 Tensor.dequantize, Tensor.hash_tensor = _dequantize, _method_of("hashes", "hash_tensor")
 Tensor.to_dense, Tensor.record_stream = _to_dense, _record_stream
+Tensor.__cuda_array_interface__ = property(_method_of("methods", "cuda_array_interface"))
 Tensor.share_memory_, Tensor.is_shared = _share_memory, _is_shared
 Tensor.__reduce_ex__ = _reduce
 Tensor.__array_priority__ = 1000  # before arrays and scalars of NumPy: np.float64(2) * tensor is ours to compute

@@ -86,6 +86,12 @@ wk__cuda_device *wk__cuda_device_get(int index) {
   return d;
 }
 
+wk__cuda_device *wk__cuda_opened(void) {
+  wk__cuda_device *d = NULL;
+  for (int i = 0; i < WK__MOST_DEVICES && !d; i++) d = atomic_load_explicit(&all.devices[i], memory_order_acquire);
+  return d && all.opened_by == getpid() ? d : NULL;
+}
+
 /* The driver keeps the thread's context; asking it costs less than a variable of ours in each thread. */
 wk_status wk__cuda_enter(const wk__cuda_device *device) { return WK__CUDA(cuCtxSetCurrent, device->context); }
 

@@ -48,7 +48,24 @@ WK_MUST_USE wk_status wk__cuda_synchronize_all(int index);
 /* The driver's stream, for other libraries. */
 struct wk__stream;
 void *wk__cuda_stream_handle(const struct wk__stream *stream);
+/* The driver's stream `handle`, of whomever, waits for what the stream has so far. */
+WK_MUST_USE wk_status wk__cuda_let_wait(struct wk__stream *stream, void *handle);
 /* The stream may still work with the memory when it is released on another. */
 void wk__cuda_note_use(struct wk__stream *stream, void *memory);
+
+/* ---- pinned.c: memory of the host that devices reach ---- */
+
+void *wk__cuda_pinned_allocate(int64_t bytes); /* NULL with the error set */
+void wk__cuda_pinned_release(void *memory);    /* copies that use it may still run */
+bool wk__cuda_is_pinned(const void *address);  /* by whomever; opens nothing */
+/* The index of the device whose memory it is; -1 with the error set. */
+int wk__cuda_device_at(const void *address);
+typedef struct wk__cuda_pinned_usage {
+  int64_t allocated, peak_allocated; /* bytes */
+  int64_t reserved, peak_reserved;
+  int64_t allocations, frees, segments, segment_frees; /* so many times */
+} wk__cuda_pinned_usage;
+void wk__cuda_pinned_usage_get(wk__cuda_pinned_usage *out);
+void wk__cuda_pinned_empty_cache(void); /* unpins what no tensor has; waits for the device */
 
 #endif

@@ -62,6 +62,8 @@ enum { /* CUjit_option */
 };
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1 };
 enum { CU_MEM_ALLOCATION_TYPE_PINNED = 1, CU_MEM_LOCATION_TYPE_DEVICE = 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3 };
+enum { CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9 };
+enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2, CU_MEMHOSTALLOC_PORTABLE = 1 };
 enum { CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
 
 typedef struct CUmemLocation {
@@ -135,6 +137,7 @@ typedef struct CUDA_KERNEL_NODE_PARAMS { /* _v2 */
   X(cuMemUnmap, (CUdeviceptr address, size_t bytes))                                                                   \
   X(cuMemSetAccess, (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descriptions, size_t count))            \
   X(cuMemGetAllocationGranularity, (size_t * granularity, const CUmemAllocationProp *prop, int option))                \
+  X(cuPointerGetAttribute, (void *value, int attribute, CUdeviceptr address))                                          \
   X(cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags))                                                     \
   X(cuMemFreeHost, (void *memory))                                                                                     \
   X(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                           \

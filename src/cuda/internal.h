@@ -66,6 +66,8 @@ int wk__cuda_count(bool why);
 /* The opened device; NULL with the error set. */
 wk__cuda_device *wk__cuda_device_get(int index) WK_MUST_USE;
 WK_MUST_USE wk_status wk__cuda_enter(const wk__cuda_device *device);
+/* Any device that this process has opened; NULL: none, and no error is set. */
+wk__cuda_device *wk__cuda_opened(void);
 
 /* ---- streams.c ---- */
 
@@ -93,6 +95,13 @@ void *wk__cuda_allocate(wk__stream *stream, int64_t bytes, int64_t *out_capacity
 void wk__cuda_release(wk__stream *stream, void *memory, int64_t capacity);
 WK_MUST_USE wk_status wk__cuda_copy(wk__stream *stream, void *to, const void *from, int64_t bytes, wk__copy_way way);
 WK_MUST_USE wk_status wk__cuda_fill(wk__stream *stream, void *to, int value, int64_t bytes);
+
+/* ---- pinned.c ---- */
+
+/* wk__cuda_is_pinned of a thread that is in a device, where it stays. */
+bool wk__cuda_is_pinned_inside(const void *address);
+/* The stream's copies use the pinned memory, if it is ours. */
+WK_MUST_USE wk_status wk__cuda_pinned_note_use(wk__cuda_stream *stream, const void *address);
 
 /* ---- code.c ---- */
 

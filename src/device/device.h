@@ -29,7 +29,16 @@ typedef struct wk__stream {
 /* A point in a stream's work. Owned by whoever created it. */
 typedef struct wk__event wk__event;
 
-typedef enum wk__copy_way { WK__FROM_HOST, WK__TO_HOST, WK__ON_DEVICE, WK__PEER } wk__copy_way;
+/* LATER: the host's memory may be read or written after the call has returned, at any time before the stream's work is
+ * done; a device that cannot, or not with that memory, does it at once. */
+typedef enum wk__copy_way {
+  WK__FROM_HOST,
+  WK__TO_HOST,
+  WK__ON_DEVICE,
+  WK__PEER,
+  WK__FROM_HOST_LATER,
+  WK__TO_HOST_LATER
+} wk__copy_way;
 
 /* ---- code: nests as a device runs them ---- */
 

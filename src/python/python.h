@@ -159,6 +159,8 @@ int wk__add_levels(PyObject *module);
 int wk__add_sparse(PyObject *module);
 int wk__add_tiles(PyObject *module);
 int wk__add_devices(PyObject *module);
+int wk__add_device_memory(PyObject *module);
+PyObject *wk__pinned(PyObject *tensor);  // -> new: as pin_memory=True of a call gives it
 int wk__add_artifacts(PyObject *module);
 int wk__add_dynamo_binding(PyObject *module, wk__state *state);
 void wk__free_dynamo_binding(wk__state *state); /* for the module's m_free */

@@ -3,8 +3,18 @@
 #include "tensor/tensor.h"
 
 static const wk__device_type *type_of(const wk_storage *s) { return wk__device_types[s->device.type]; }
-/* The one that its memory was taken for: what was written to it there has arrived when it is read. */
-static wk__stream *stream_of(const wk_storage *s) { return s->stream ? s->stream : wk__stream_of(s->device); }
+/* The one that its memory was taken for: what was written to it there has arrived when it is read. Work that the
+ * thread's current stream has, if that is another one, is done before: it may have written, too. */
+static wk__stream *stream_of(const wk_storage *s) {
+  wk__stream *current = wk__stream_of(s->device);
+  if (WK_LIKELY(!s->stream || !current || current == s->stream)) return s->stream ? s->stream : current;
+  const wk__device_type *type = s->stream->type;
+  wk__event *event = type->create_event(s->device.index);
+  bool ordered = event && type->record(event, current) == WK_OK && type->wait(s->stream, event) == WK_OK;
+  type->release_event(event);
+  if (!ordered) (void)!type->synchronize(current);
+  return s->stream;
+}
 
 static wk_status copy_out(const wk_storage *s, int64_t begin, int64_t end, wk__host_view *out) {
   out->copy = wk__alloc((size_t)wk__max(end - begin, 1));
@@ -99,8 +109,13 @@ wk_status wk__storage_copy(wk_storage *to, const wk_storage *from, int64_t bytes
   return copy_between(to, to->data, from, from->data, bytes);
 }
 
-wk_status wk__copy_elements(wk_tensor *to, const wk_tensor *from) {
-  if (!to->storage || !from->storage) return WK_OK;
-  return copy_between(to->storage, wk__address(to), from->storage, wk__address(from),
-                      wk__numel(to) * (int64_t)wk__itemsize(to));
+wk_status wk__copy_elements(wk_tensor *to, const wk_tensor *from, bool later) {
+  const wk_storage *a = to->storage, *b = from->storage;
+  int64_t bytes = wk__numel(to) * (int64_t)wk__itemsize(to);
+  if (!a || !b || !bytes) return WK_OK;
+  if (later && type_of(a)->host_reads)
+    return type_of(b)->copy(wk__stream_of(b->device), wk__address(to), wk__address(from), bytes, WK__TO_HOST_LATER);
+  if (later && type_of(b)->host_reads)
+    return type_of(a)->copy(wk__stream_of(a->device), wk__address(to), wk__address(from), bytes, WK__FROM_HOST_LATER);
+  return copy_between(a, wk__address(to), b, wk__address(from), bytes);
 }

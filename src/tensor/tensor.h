@@ -310,8 +310,9 @@ WK_MUST_USE wk_status wk__write_element(wk_tensor *t, wk__scalar value); /* the 
 /* Contiguous tensors. */
 WK_MUST_USE wk_status wk__write_from_host(wk_tensor *t, const void *data, int64_t bytes);
 WK_MUST_USE wk_status wk__fill_bytes(wk_tensor *t, int value);
-/* From one device to another; both contiguous, of one dtype and as many elements. */
-WK_MUST_USE wk_status wk__copy_elements(wk_tensor *to, const wk_tensor *from);
+/* From one device to another; both contiguous, of one dtype and as many elements. later: a copy between pinned memory
+ * of the host and a device may be done when the current stream gets there. */
+WK_MUST_USE wk_status wk__copy_elements(wk_tensor *to, const wk_tensor *from, bool later);
 /* Bytes of storages, on any device. */
 WK_MUST_USE wk_status wk__storage_read(const wk_storage *s, int64_t begin, int64_t bytes, void *out);
 WK_MUST_USE wk_status wk__storage_write(wk_storage *s, int64_t begin, int64_t bytes, const void *data);

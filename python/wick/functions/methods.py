@@ -79,8 +79,48 @@ def dim_order(self, *, ambiguity_check=False):
 
 
 def is_pinned(self, device=None):
-    """False: memory is the system's own."""
-    return False
+    """Whether its memory is pinned: a device's copies read and write it while the host goes on."""
+    return _C._cuda_is_pinned(self)
+
+
+def pin_memory(self, device=None):
+    """A copy in pinned memory; the tensor itself where it is pinned."""
+    from .. import cuda
+
+    if self.device.type == "cpu" and not cuda.is_available():
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    if self.device.type != "cpu":
+        raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+    return self if _C._cuda_is_pinned(self) else _C._cuda_pinned_like(self).copy_(self)
+
+
+_TYPES_OF_ARRAYS = {
+    "bool": "|b1", "uint8": "|u1", "int8": "|i1", "int16": "<i2", "int32": "<i4", "int64": "<i8", "uint16": "<u2",
+    "uint32": "<u4", "uint64": "<u8", "float16": "<f2", "float32": "<f4", "float64": "<f8", "complex64": "<c8",
+    "complex128": "<c16", "bfloat16": "<V2",
+}  # fmt: skip
+
+
+def cuda_array_interface(self):
+    """Where and what a CUDA tensor is, for other libraries."""
+    if not self.is_cuda:
+        raise AttributeError(
+            f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {self.type()} "
+            "If CUDA data is required use tensor.cuda() to copy tensor to device memory."
+        )
+    if self.requires_grad:
+        raise RuntimeError(
+            "Can't get __cuda_array_interface__ on Variable that requires grad. "
+            "If gradients aren't required, use var.detach() to get Variable that doesn't require grad."
+        )
+    strides = None if self.is_contiguous() else tuple(s * self.element_size() for s in self.stride())
+    return {
+        "typestr": _TYPES_OF_ARRAYS[str(self.dtype).removeprefix("torch.")],
+        "shape": tuple(self.shape),
+        "strides": strides,
+        "data": (self.data_ptr() if self.numel() else 0, False),
+        "version": 2,
+    }
 
 
 def is_set_to(self, tensor):

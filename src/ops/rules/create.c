@@ -248,7 +248,8 @@ static wk_tensor *empty_on(const wk_tensor *like, wk_device device) {
   return t;
 }
 
-static wk_status copy_across(wk_tensor *to, wk_tensor *from) {
+/* later: pinned memory of the host may be read or written when the call has returned. */
+static wk_status copy_across(wk_tensor *to, wk_tensor *from, bool later) {
   wk__keys before = wk__thread.mode.keys_off;
   wk_scope scope;
   wk_scope_begin(&scope);
@@ -256,7 +257,7 @@ static wk_status copy_across(wk_tensor *to, wk_tensor *from) {
   wk_tensor *bytes = as_bytes_to_copy(from, (wk_dtype)to->dtype);
   bool direct = bytes && wk__is_contiguous(to) && wk__same_sizes(to, bytes);
   wk_tensor *arrived = bytes && !direct ? empty_on(bytes, to->device) : to;
-  wk_status status = bytes && arrived ? wk__copy_elements(arrived, bytes) : wk_error_category();
+  wk_status status = bytes && arrived ? wk__copy_elements(arrived, bytes, later) : wk_error_category();
   if (status == WK_OK && !direct) status = wk__copy_into(to, arrived);
   wk__thread.mode.keys_off = before;
   wk_scope_end(&scope);
@@ -273,7 +274,7 @@ wk_status wk__routine_copy(wk__call *c) {
   WK_TRY(wk__check_overlap(self));
   WK_TRY(wk__check_apart(WK__OP(copy_), c->args, self));
   if (self->storage && src->storage && !wk__device_equal(self->device, src->device)) {
-    if (wk__numel(self)) WK_TRY(copy_across(self, src));
+    if (wk__numel(self)) WK_TRY(copy_across(self, src, wk__thread.copies_later || c->args[A_non_blocking].boolean));
     wk__version_bump(self);
     c->results[0] = wk__v_tensor(wk__retain(self));
     return WK_OK;
@@ -312,7 +313,7 @@ wk_status wk__vjp_copy(wk__vjp *v) {
 wk_status wk__routine_clone(wk__call *c) {
   wk_value source = c->args[0];
   if (source.tensor->storage && !wk__device_equal(source.tensor->device, c->outputs[0]->device))
-    return copy_across(c->outputs[0], source.tensor);
+    return copy_across(c->outputs[0], source.tensor, wk__thread.copies_later);
   wk__call inner = {.op = WK__OP(_copy),
                     .args = &source,
                     .specs = c->specs,

@@ -370,8 +370,10 @@ int wk__match_creation_keyword(const wk__state *state, wk__match *m, PyObject *k
     m->requires_grad = value;
     return PyBool_Check(value) || value == Py_None ? 1 : bad_extra(m, keyword, "bool", value);
   }
-  if (PyUnicode_CompareWithASCIIString(keyword, "pin_memory") == 0)
+  if (PyUnicode_CompareWithASCIIString(keyword, "pin_memory") == 0) {
+    m->pin_memory = value;
     return PyBool_Check(value) || value == Py_None ? 1 : bad_extra(m, keyword, "bool", value);
+  }
   if (PyUnicode_CompareWithASCIIString(keyword, "names") == 0) return value == Py_None;
   if (PyUnicode_CompareWithASCIIString(keyword, "layout") != 0) return 0;
   if (value == Py_None) return 1;
@@ -455,7 +457,7 @@ int wk__match_overload(wk__python_operator *o, wk__match *m, const wk_op *op, Py
   wk__match_release(m);
   m->op = op;
   m->in_place = o->in_place || o->is_method;
-  m->out = m->requires_grad = m->offender = NULL;
+  m->out = m->requires_grad = m->pin_memory = m->offender = NULL;
   m->problem = "";
   m->position = -1;
   int fits = match_positional(o->state, m, op, o->is_method, args, n);

@@ -86,8 +86,9 @@ static PyObject *call_matched(wk__python_operator *o, const wk_op *op, wk__match
     return set_requires_grad(o->state, wk__call_with_out(o->state, op, m->values, destinations, warns),
                              m->requires_grad);
   }
-  return set_requires_grad(o->state, wk__call_to_python(o->state, op, m->values, has ? destinations : NULL),
-                           m->requires_grad);
+  PyObject *result = wk__call_to_python(o->state, op, m->values, has ? destinations : NULL);
+  if (WK_UNLIKELY(m->pin_memory == Py_True) && result) Py_SETREF(result, wk__pinned(result));
+  return set_requires_grad(o->state, result, m->requires_grad);
 }
 
 /* mul(2, x), remainder(5, x): the number becomes a tensor of the dtype that the result has. New; NULL where no number

@@ -32,6 +32,7 @@ typedef struct wk__match {
   wk__list_block *blocks; /* those that found none; freed after the call */
   PyObject *out;          /* borrowed: the out= argument */
   PyObject *requires_grad;
+  PyObject *pin_memory;
   const char *problem; /* why it does not fit: the parameter's name */
   PyObject *offender;  /* borrowed: the argument that does not fit */
   int position;

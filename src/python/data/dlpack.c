@@ -3,12 +3,13 @@
  * In: capsules, or objects with __dlpack__. Out: tensors over their memory; capsules over ours. Invariant: a capsule is
  * used up by the consumer that takes its memory, and frees it otherwise; our exports hold the storage and need no
  * interpreter to be freed, so a consumer may do that on any thread. Tests: tests/python/test_interop.py. */
+#include "cuda/cuda.h"
 #include "python/data/interop.h"
 #include "wick/autograd.h"
 
 /* ---- the ABI: dlpack.h of DLPack 1.1 ---- */
 
-enum { DL_CPU = 1, DL_CUDA_HOST = 3 };
+enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3 };
 enum {
   DL_INT,
   DL_UINT,
@@ -115,14 +116,18 @@ static void destroy_versioned(PyObject *capsule) {
   if (m) m->deleter(m);
 }
 
+static dl_device dl_device_of(const wk_tensor *t) {
+  return t->device.type == WK_CUDA ? (dl_device){DL_CUDA, t->device.index} : (dl_device){DL_CPU, 0};
+}
+
 /* Strides of dims with at most one element do not matter; 1 is what consumers expect there. */
 static dl_tensor describe(const wk_tensor *t, int64_t *dims) {
   for (int d = 0; d < t->ndim; d++) {
     dims[d] = wk__size(t, d);
     dims[t->ndim + d] = dims[d] <= 1 ? 1 : wk__stride(t, d);
   }
-  return (dl_tensor){.data = wk__numel(t) ? wk__host_data(t) : NULL,
-                     .device = {DL_CPU, 0},
+  return (dl_tensor){.data = wk__numel(t) ? wk__address(t) : NULL,
+                     .device = dl_device_of(t),
                      .ndim = t->ndim,
                      .dtype = dl_dtypes[t->dtype],
                      .shape = dims,
@@ -152,7 +157,7 @@ static PyObject *export(const wk_tensor *t, bool versioned, bool copied) {  // -
 
 static const char *not_exportable(const wk_tensor *t) {
   if (wk_requires_grad(t)) return "Can't export tensors that require gradient, use tensor.detach()";
-  return t->storage && t->device.type == WK_CPU ? NULL : "Cannot pack tensors on meta";
+  return t->storage && (t->device.type == WK_CPU || t->device.type == WK_CUDA) ? NULL : "Cannot pack tensors on meta";
 }
 
 /* Whether `version`, a tuple or None, allows capsules of version 1. -1 with an exception. */
@@ -164,15 +169,51 @@ static int accepts_versioned(PyObject *version) {
   return value == -1 && PyErr_Occurred() ? -1 : value >= DL_MAJOR;
 }
 
-/* Where the consumer wants the memory: the CPU, or wherever it is. -1 with an exception. */
-static int check_target(PyObject *device) {
+/* Where the consumer wants the memory: where it is. -1 with an exception. */
+static int check_target(const wk_tensor *t, PyObject *device) {
+  dl_device is = dl_device_of(t);
   if (!device || device == Py_None) return 0;
-  PyObject *type = PySequence_GetItem(device, 0);
-  long value = type ? PyLong_AsLong(type) : -1;
+  PyObject *type = PySequence_GetItem(device, 0), *number = type ? PySequence_GetItem(device, 1) : NULL;
+  long value = type ? PyLong_AsLong(type) : -1, index = number ? PyLong_AsLong(number) : -1;
   Py_XDECREF(type);
-  if (value != DL_CPU && !PyErr_Occurred())
-    PyErr_Format(PyExc_BufferError, "cannot export a tensor in the CPU's memory to DLPack device type %ld", value);
-  return value == DL_CPU ? 0 : -1;
+  Py_XDECREF(number);
+  if (PyErr_Occurred()) return -1;
+  if (value == is.type && (value == DL_CPU || index == is.index)) return 0;
+  PyErr_Format(PyExc_BufferError, "cannot export a tensor in the %s memory to DLPack device type %ld",
+               is.type == DL_CPU ? "CPU's" : "CUDA device's", value);
+  return -1;
+}
+
+/* The consumer's stream: what it does is behind what our current stream has. The numbers are the protocol's: none and 1
+ * mean the default stream, -1 asks for nothing. -1 with an exception. */
+static int let_stream_wait(const wk_tensor *t, PyObject *stream) {
+  bool given = stream && stream != Py_None;
+  if (given && !PyLong_CheckExact(stream)) {
+    PyErr_SetString(PyExc_TypeError, "stream must be ``int`` or ``none``");
+    return -1;
+  }
+  long long number = given ? PyLong_AsLongLong(stream) : stream ? 1 : -1;
+  if (given && number == -1 && PyErr_Occurred()) return -1;
+  if (t->device.type == WK_CPU) {
+    if (given && number != -1) PyErr_SetString(PyExc_AssertionError, "stream should be None on cpu.");
+    return PyErr_Occurred() ? -1 : 0;
+  }
+  int current = wk__device_current(WK_CUDA);
+  if (t->device.index != current)
+    PyErr_Format(PyExc_BufferError,
+                 "Can't export tensors on a different CUDA device index. Expected: %d. Current device: %d.",
+                 t->device.index, current);
+  else if (number == 2)
+    PyErr_SetString(PyExc_BufferError, "per-thread default stream is not supported.");
+  else if (number == 0)
+    PyErr_SetString(PyExc_AssertionError, "unsupported stream on CUDA: 0.");
+  if (PyErr_Occurred()) return -1;
+  if (number == -1) return 0;
+  wk__stream *ours = wk__stream_of(t->device);
+  void *theirs = number == 1 ? NULL : (void *)(uintptr_t)number; /* NULL: the driver's default stream */
+  if (ours && wk__cuda_let_wait(ours, theirs) == WK_OK) return 0;
+  wk__raise(NULL);
+  return -1;
 }
 
 static PyObject *export_copy(wk__state *state, wk_tensor *t, bool versioned) {  // -> new
@@ -191,10 +232,9 @@ PyObject *wk__tensor_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n,
   wk_tensor *t = wk__tensor_of(self);
   const char *problem = not_exportable(t);
   if (problem) return PyErr_Format(PyExc_BufferError, "%s", problem);
-  if (given[STREAM] && given[STREAM] != Py_None)
-    return PyErr_Format(PyExc_AssertionError, "stream should be None on cpu.");
+  if (let_stream_wait(t, given[STREAM]) < 0) return NULL;
   int versioned = accepts_versioned(given[MAX_VERSION]);
-  if (versioned < 0 || check_target(given[DEVICE]) < 0) return NULL;
+  if (versioned < 0 || check_target(t, given[DEVICE]) < 0) return NULL;
   if (given[COPY] == Py_True) return export_copy(((wk__python_tensor *)self)->state, t, versioned);
   return export(t, versioned, false);
 }
@@ -202,7 +242,10 @@ PyObject *wk__tensor_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n,
 PyObject *wk__tensor_dlpack_device(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   const wk_tensor *t = wk__tensor_of(self);
-  if (t->device.type == WK_CPU) return Py_BuildValue("(ii)", DL_CPU, 0);
+  bool pinned = t->device.type == WK_CPU && t->storage && t->storage->data && wk__cuda_is_pinned(t->storage->data);
+  if (pinned) return Py_BuildValue("(ii)", DL_CUDA_HOST, 0);
+  if (t->device.type == WK_CPU || t->device.type == WK_CUDA)
+    return Py_BuildValue("(ii)", (int)dl_device_of(t).type, (int)dl_device_of(t).index);
   return PyErr_Format(PyExc_ValueError, "Unknown device type meta for Dlpack");
 }
 
@@ -220,7 +263,7 @@ static void release_versioned(void *managed) {
 /* The geometry is what another library says: nothing of it is believed. */
 static int check_foreign(const dl_tensor *t) {
   bool empty = false;
-  if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST)
+  if (t->device.type != DL_CPU && t->device.type != DL_CUDA && t->device.type != DL_CUDA_HOST)
     PyErr_Format(PyExc_BufferError, "Unsupported DLPack device type: %d", (int)t->device.type);
   else if (t->ndim < 0 || t->ndim > WK_MAX_DIMS)
     PyErr_Format(PyExc_BufferError, "only tensors with up to %d dims are supported", WK_MAX_DIMS);
@@ -237,6 +280,24 @@ static int check_foreign(const dl_tensor *t) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
+/* The tensor's memory is a device's. It is not the tensor's to release when there is no such device. */
+static wk_tensor *on_cuda(wk_tensor *steal_tensor, int index) {
+  wk_tensor *t = steal_tensor;
+  wk_device device = {WK_CUDA, (int8_t)index};
+  if (index < 0 || index >= WK__MOST_DEVICES || wk__device_resolve(&device) != WK_OK ||
+      !(t->storage->stream = wk__stream_of(device))) {
+    if (!PyErr_Occurred() && wk_error_category() != WK_OK)
+      wk__raise(NULL);
+    else
+      PyErr_Format(PyExc_BufferError, "there is no CUDA device %d", index);
+    t->storage->release = NULL;
+    wk__release(t);
+    return NULL;
+  }
+  t->device = t->storage->device = device;
+  return t;
+}
+
 static wk_tensor *over_foreign(const dl_tensor *t, void (*release)(void *), void *managed) {
   wk_dtype dtype = dtype_from_dl(t->dtype);
   if (dtype == WK_DTYPE_NONE || check_foreign(t) < 0) return NULL;
@@ -246,7 +307,7 @@ static wk_tensor *over_foreign(const dl_tensor *t, void (*release)(void *), void
   wk_tensor *tensor =
       wk__tensor_over_memory(data, dtype, t->ndim, t->shape, t->strides ? strides : NULL, release, managed);
   if (!tensor) wk__raise(NULL);
-  return tensor;
+  return tensor && t->device.type == DL_CUDA ? on_cuda(tensor, t->device.index) : tensor;
 }
 
 static wk_tensor *over_capsule(PyObject *capsule, bool *out_read_only) {
@@ -271,14 +332,38 @@ static wk_tensor *over_capsule(PyObject *capsule, bool *out_read_only) {
   return t;
 }
 
+/* Our current stream of the device that the object's memory is on, as the protocol numbers it. New; NULL: the memory
+ * is the host's, or with an exception. */
+static PyObject *stream_for(PyObject *o) {  // -> new
+  int type = 0, index = 0;
+  PyObject *device = PyObject_CallMethod(o, "__dlpack_device__", NULL);
+  PyObject *kind = device ? PySequence_GetItem(device, 0) : NULL, *number = kind ? PySequence_GetItem(device, 1) : NULL;
+  if (number) type = (int)PyLong_AsLong(kind), index = (int)PyLong_AsLong(number);
+  Py_XDECREF(kind);
+  Py_XDECREF(number);
+  Py_XDECREF(device);
+  if (PyErr_Occurred() && !device) PyErr_Clear(); /* an old exporter: of the host */
+  if (PyErr_Occurred() || type != DL_CUDA) return NULL;
+  wk_device ours = {WK_CUDA, (int8_t)index};
+  wk__stream *stream = wk__device_resolve(&ours) == WK_OK ? wk__stream_of(ours) : NULL;
+  if (!stream) return wk__raise(NULL);
+  void *handle = wk__cuda_stream_handle(stream);
+  return handle ? PyLong_FromVoidPtr(handle) : PyLong_FromLong(1);
+}
+
 /* The object's capsule, of version 1 if it knows of versions. */
-static PyObject *ask_for_capsule(PyObject *method) {  // -> new
+static PyObject *ask_for_capsule(PyObject *o, PyObject *method) {  // -> new
+  PyObject *stream = stream_for(o), *capsule = NULL;
+  if (PyErr_Occurred()) return NULL;
   PyObject *none = PyTuple_New(0), *keywords = Py_BuildValue("{s(ii)}", "max_version", DL_MAJOR, DL_MINOR);
-  PyObject *capsule = none && keywords ? PyObject_Call(method, none, keywords) : NULL;
-  if (!capsule && none && PyErr_ExceptionMatches(PyExc_TypeError)) {
+  if (none && keywords && (!stream || PyDict_SetItemString(keywords, "stream", stream) == 0))
+    capsule = PyObject_Call(method, none, keywords);
+  if (!capsule && none && keywords && PyErr_ExceptionMatches(PyExc_TypeError)) {
     PyErr_Clear();
-    capsule = PyObject_Call(method, none, NULL);
+    if (PyDict_DelItemString(keywords, "max_version") == 0)
+      capsule = PyObject_Call(method, none, stream ? keywords : NULL);
   }
+  Py_XDECREF(stream);
   Py_XDECREF(keywords);
   Py_XDECREF(none);
   return capsule;
@@ -291,7 +376,7 @@ static wk_tensor *over_object(PyObject *o, bool *out_read_only) {
     PyErr_Clear();
     return over_capsule(o, out_read_only); /* its error: not a capsule */
   }
-  PyObject *capsule = ask_for_capsule(method);
+  PyObject *capsule = ask_for_capsule(o, method);
   wk_tensor *t = capsule ? over_capsule(capsule, out_read_only) : NULL;
   Py_XDECREF(capsule);
   Py_DECREF(method);
@@ -310,7 +395,7 @@ PyObject *wk__from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n,
   static const wk__signature signature = {"from_dlpack", 1, 1, {"ext_tensor", "device", "copy"}};
   PyObject *given[3];
   wk__state *state = wk__state_of_module(module);
-  wk_device device = WK__CPU_DEVICE;
+  wk_device device = {WK_CPU, -1};
   if (wk__bind(&signature, args, n, keywords, given) < 0 || wk__device_argument(state, given[1], &device) < 0)
     return NULL;
   bool read_only;
@@ -319,7 +404,9 @@ PyObject *wk__from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n,
     wk__release(t);
     return PyErr_Format(PyExc_BufferError, "from_dlpack cannot share memory that is read-only; copy=True copies it");
   }
-  if (!t || (given[2] != Py_True && !read_only && device.type == WK_CPU)) return t ? wk__wrap(state, t) : NULL;
+  bool there = t && (!given[1] || given[1] == Py_None || wk__device_equal(t->device, device));
+  if (t && there) device = t->device;
+  if (!t || (given[2] != Py_True && !read_only && there)) return t ? wk__wrap(state, t) : NULL;
   t = wk__copied(state, t, WK_DTYPE_NONE, device);
   return t ? wk__wrap(state, t) : NULL;
 }

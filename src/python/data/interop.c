@@ -95,6 +95,13 @@ static PyObject *finish(wk__state *state, wk_tensor *steal_tensor, wk_device dev
   return NULL;
 }
 
+/* The same for a tensor that Python has. */
+static PyObject *finish_grad(wk__state *state, PyObject *steal_tensor, bool requires_grad) {  // -> new
+  wk_tensor *t = wk__retain(wk__tensor_of(steal_tensor));
+  Py_DECREF(steal_tensor);
+  return finish(state, t, t->device, requires_grad);
+}
+
 #define COPY_WARNING                                                                            \
   "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or " \
   "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor)."
@@ -118,7 +125,12 @@ static PyObject *tensor(PyObject *module, PyObject *const *args, Py_ssize_t n, P
       wk__bool_argument("tensor", "requires_grad", given[REQUIRES_GRAD], &requires_grad) < 0)
     return NULL;
   if (from_tensor && PyErr_WarnEx(PyExc_UserWarning, COPY_WARNING, 1) < 0) return NULL;
-  return finish(state, wk__tensor_from_python(state, given[DATA], dtype), device, requires_grad);
+  bool pins = false;
+  if (wk__bool_argument("tensor", "pin_memory", given[PIN_MEMORY], &pins) < 0) return NULL;
+  PyObject *made = finish(state, wk__tensor_from_python(state, given[DATA], dtype), device, requires_grad && !pins);
+  if (!pins || !made) return made;
+  Py_SETREF(made, wk__pinned(made));
+  return made ? finish_grad(state, made, requires_grad) : NULL;
 }
 
 /* A tensor over the data's own memory: of a tensor, an array, a DLPack exporter or, when asked for, a buffer. NULL

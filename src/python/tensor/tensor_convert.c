@@ -26,6 +26,14 @@ static PyObject *converted(PyObject *self, wk_dtype dtype, wk_device device, boo
   return wk__call_to_python(state_of(self), WK__OP(_to_copy), args, NULL);
 }
 
+/* later: between pinned memory and a device the copy may be done when the stream gets there. */
+static PyObject *converted_later(PyObject *self, wk_dtype dtype, wk_device device, bool copy) {  // -> new
+  wk__thread.copies_later = true;
+  PyObject *result = converted(self, dtype, device, copy);
+  wk__thread.copies_later = false;
+  return result;
+}
+
 /* What a conversion gave in the order of dims that was asked for. A copy gets the order; what is the same tensor still
  * only changes from or to channels last. */
 static PyObject *in_format(PyObject *self, PyObject *steal_result, const char *format) {  // -> new
@@ -44,7 +52,7 @@ static PyObject *in_format(PyObject *self, PyObject *steal_result, const char *f
 
 /* 1: understood, 0: not, -1: exception */
 static int conversion_argument(wk__state *state, PyObject *o, wk_dtype *dtype, wk_device *device, bool *copy,
-                               int *bools) {
+                               bool *later, int *bools) {
   if (o == Py_None) return 1;
   if (Py_IS_TYPE(o, state->dtype_type) || o == (PyObject *)&PyFloat_Type || o == (PyObject *)&PyLong_Type ||
       o == (PyObject *)&PyBool_Type)
@@ -57,7 +65,7 @@ static int conversion_argument(wk__state *state, PyObject *o, wk_dtype *dtype, w
     return 1;
   }
   if (PyBool_Check(o)) { /* non_blocking, copy */
-    if ((*bools)++ == 1) *copy = o == Py_True;
+    *((*bools)++ == 1 ? copy : later) = o == Py_True;
     return 1;
   }
   return 0;
@@ -89,7 +97,7 @@ static PyObject *tensor_to(PyObject *self, PyObject *const *args, Py_ssize_t n, 
   wk_tensor *t = wk__tensor_of(self);
   wk_dtype dtype = (wk_dtype)t->dtype;
   wk_device device = t->device;
-  bool copy = false;
+  bool copy = false, later = false;
   const char *format = NULL;
   int bools = 0;
   Py_ssize_t named = keywords ? PyTuple_GET_SIZE(keywords) : 0;
@@ -105,12 +113,16 @@ static PyObject *tensor_to(PyObject *self, PyObject *const *args, Py_ssize_t n, 
       format = wk__named_constant(state_of(self), args[i]);
       continue;
     }
-    if (name && PyUnicode_CompareWithASCIIString(name, "non_blocking") == 0) continue;
-    int known = conversion_argument(state_of(self), args[i], &dtype, &device, &copy, &bools);
+    if (name && PyUnicode_CompareWithASCIIString(name, "non_blocking") == 0) {
+      later = args[i] == Py_True;
+      continue;
+    }
+    int known = conversion_argument(state_of(self), args[i], &dtype, &device, &copy, &later, &bools);
     if (known < 0) return NULL;
     if (!known) return bad_conversion(state_of(self), args, n, keywords);
   }
-  return in_format(self, converted(self, dtype, device, copy), format);
+  PyObject *result = (later ? converted_later : converted)(self, dtype, device, copy);
+  return in_format(self, result, format);
 }
 
 /* x.float() and its kind: a keyword may name the order of dims. */
@@ -159,7 +171,8 @@ static PyObject *tensor_cuda(PyObject *self, PyObject *const *args, Py_ssize_t n
   if (wk__device_argument(state_of(self), given[0], &device) < 0) return NULL;
   if (device.type != WK_CUDA) return PyErr_Format(PyExc_RuntimeError, "Invalid device, must be cuda device");
   if (wk__device_resolve(&device) != WK_OK) return wk__raise(state_of(self));
-  return converted(self, (wk_dtype)wk__tensor_of(self)->dtype, device, false);
+  bool later = given[1] == Py_True;
+  return (later ? converted_later : converted)(self, (wk_dtype)wk__tensor_of(self)->dtype, device, false);
 }
 
 /* The dtype of "torch.LongTensor"; WK_DTYPE_NONE with the error set. */

@@ -490,10 +490,6 @@ static PyObject *tensor_reversed(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return PyObject_CallMethod(self, "flip", "i", 0);
 }
-static PyObject *tensor_dir_placeholder(PyObject *self, PyObject *unused) {  // -> new
-  (void)unused;
-  return Py_NewRef(self);
-}
 
 static PyObject *tensor_element_size(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
@@ -510,7 +506,6 @@ WK__OVERRIDABLE(tensor_is_contiguous, "is_contiguous")
 WK__OVERRIDABLE_ALONE(tensor_is_floating_point, "is_floating_point")
 WK__OVERRIDABLE_ALONE(tensor_is_complex, "is_complex")
 WK__OVERRIDABLE_ALONE(tensor_is_signed, "is_signed")
-WK__OVERRIDABLE_ALONE(tensor_dir_placeholder, "pin_memory")
 WK__OVERRIDABLE(tensor_new_tensor, "new_tensor")
 WK__OVERRIDABLE_ALONE(tensor_reversed, "__reversed__")
 WK__OVERRIDABLE_ONE(tensor_format, "__format__")
@@ -530,7 +525,6 @@ static PyMethodDef tensor_methods[] = {
     {"is_floating_point", tensor_is_floating_point_entry, METH_NOARGS, NULL},
     {"is_complex", tensor_is_complex_entry, METH_NOARGS, NULL},
     {"is_signed", tensor_is_signed_entry, METH_NOARGS, NULL},
-    {"pin_memory", tensor_dir_placeholder_entry, METH_NOARGS, "The tensor itself: there is no device to pin for."},
     {"new_tensor", WK__METHOD(tensor_new_tensor_entry), WK__FAST_CALL, NULL},
     {"__deepcopy__", wk__tensor_deepcopy, METH_O, NULL},
     {"__reversed__", tensor_reversed_entry, METH_NOARGS, NULL},

@@ -209,7 +209,7 @@ CUresult memory_release(CUmemGenericAllocationHandle handle);
 CUresult memory_map_piece(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle);
 CUresult memory_unmap(CUdeviceptr address, size_t bytes);
 CUresult memory_set_access(CUdeviceptr address, size_t bytes, int device, bool allowed);
-CUresult memory_pin(void **out, size_t bytes);
+CUresult memory_pin(void **out, size_t bytes, int device);
 CUresult memory_unpin(void *bytes);
 
 #pragma GCC visibility pop

@@ -24,6 +24,7 @@ typedef struct memory_piece {
 typedef struct pinned {
   uint8_t *bytes;
   uint64_t size;
+  int device; /* that was the thread's when it was made */
 } pinned;
 
 memory_map memory;
@@ -242,7 +243,7 @@ void memory_free(uint64_t address, uint64_t bytes) {
 
 /* ---- memory of the host ---- */
 
-CUresult memory_pin(void **out, size_t bytes) {
+CUresult memory_pin(void **out, size_t bytes, int device) {
   if (!out || !bytes) return CUDA_ERROR_INVALID_VALUE;
   *out = NULL;
   void *bytes_of_it = NULL;
@@ -254,7 +255,7 @@ CUresult memory_pin(void **out, size_t bytes) {
     pinned_memory.items = items, pinned_memory.capacity = capacity;
   }
   memset(bytes_of_it, MEMORY_POISON, bytes);
-  pinned_memory.items[pinned_memory.count++] = (pinned){bytes_of_it, bytes};
+  pinned_memory.items[pinned_memory.count++] = (pinned){bytes_of_it, bytes, device};
   *out = bytes_of_it;
   return CUDA_SUCCESS;
 }
@@ -267,6 +268,19 @@ CUresult memory_unpin(void *bytes) {
     return CUDA_SUCCESS;
   }
   return CUDA_ERROR_INVALID_VALUE;
+}
+
+int memory_pinned_device_of(uint64_t address) {
+  for (uint32_t i = 0; i < pinned_memory.count; i++)
+    if (address - (uint64_t)(uintptr_t)pinned_memory.items[i].bytes < pinned_memory.items[i].size)
+      return pinned_memory.items[i].device;
+  return -1;
+}
+
+int memory_device_of(uint64_t address) {
+  if (!memory_is_device(address)) return -1;
+  const memory_granule *granule = &memory.granules[(address - memory.base) >> MEMORY_GRANULE_BITS];
+  return granule->bytes && granule->piece ? granule->piece->device : -1;
 }
 
 bool memory_is_pinned(uint64_t address, uint64_t bytes) {

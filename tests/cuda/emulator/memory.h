@@ -41,6 +41,10 @@ static inline uint8_t *memory_device(uint64_t address, unsigned bytes, unsigned 
   return granule->bytes + (offset & (MEMORY_GRANULE - 1));
 }
 
+/* The device whose memory an address lies in, mapped; -1: none. The same for memory of cuMemHostAlloc. */
+int memory_device_of(uint64_t address);
+int memory_pinned_device_of(uint64_t address);
+
 /* Whether all bytes lie in memory of cuMemHostAlloc. */
 bool memory_is_pinned(uint64_t address, uint64_t bytes);
 

@@ -88,6 +88,21 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
   return result;
 }
 
+/* Memory that the driver does not know is an invalid value. */
+CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr address) {
+  EMULATOR_LOCKED;
+  EMULATOR_CONTEXT(context);
+  int device = memory_device_of(address), host = memory_pinned_device_of(address);
+  if (!value || (device < 0 && host < 0)) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+    *(unsigned *)value = device < 0 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+    *(int *)value = device < 0 ? host : device;
+  else
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
 /* ---- memory of the host ---- */
 
 CUresult cuMemHostAlloc(void **bytes_of_it, size_t bytes, unsigned flags) {
@@ -96,7 +111,7 @@ CUresult cuMemHostAlloc(void **bytes_of_it, size_t bytes, unsigned flags) {
   EMULATOR_CONTEXT(context);
   if (flags & ~(unsigned)KNOWN_FLAGS) return CUDA_ERROR_INVALID_VALUE;
   CUresult forbidden = capture_forbid_thread();
-  return forbidden ? forbidden : memory_pin(bytes_of_it, bytes);
+  return forbidden ? forbidden : memory_pin(bytes_of_it, bytes, context->device);
 }
 
 /* Waits for all work, which may use the memory, as the driver does. */

@@ -59,6 +59,25 @@ def default_convert(data):
     return data
 
 
+def pin_memory(data, device=None):
+    """A batch with its tensors in pinned memory; objects with a pin_memory() of their own give what that gives."""
+    if isinstance(data, _C.Tensor):
+        return data.pin_memory()
+    if hasattr(data, "pin_memory"):
+        return data.pin_memory()
+    if _is_text(data):
+        return data
+    if isinstance(data, Mapping):
+        return _rebuilt(data, {key: pin_memory(data[key]) for key in data}, True)
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(pin_memory(d) for d in data))
+    if isinstance(data, tuple):
+        return [pin_memory(d) for d in data]
+    if isinstance(data, Sequence):
+        return _rebuilt(data, [pin_memory(d) for d in data], False)
+    return data
+
+
 def default_collate(batch):
     """Samples of one kind as a batch: tensors stacked in a new first dimension, numbers as a tensor, dicts, tuples and
     lists entry by entry, text as it is.

@@ -1,9 +1,10 @@
 """DataLoader: batches of a data set, fetched here or in worker processes."""
 
+import warnings
 import weakref
 
 from ... import _C
-from .collate import default_collate, default_convert
+from .collate import default_collate, default_convert, pin_memory
 from .dataset import IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 from .worker import END, RESET, Fetcher, WorkerError, get_worker_info, import_for_workers, run_worker
@@ -185,6 +186,18 @@ class DataLoader:
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
 
 
+def _can_pin():
+    from ... import cuda
+
+    if cuda.is_available():
+        return True
+    warnings.warn(
+        "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+        stacklevel=4,
+    )
+    return False
+
+
 class _BaseDataLoaderIter:
     """One pass over a loader's batches. It does not hold the loader, which may hold it."""
 
@@ -193,6 +206,11 @@ class _BaseDataLoaderIter:
         self._indices = iter(self._index_sampler)
         # Drawn also without workers, and not again for workers that stay: PyTorch's place in the stream of random numbers.
         self._base_seed = _C.empty((), dtype=_C.int64).random_(generator=loader.generator).item()
+
+        self._pins = loader.pin_memory and _can_pin()
+
+    def _pinned(self, batch):
+        return pin_memory(batch) if self._pins else batch
 
     def __iter__(self):
         return self
@@ -211,7 +229,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         self._fetcher = Fetcher(loader.dataset, *loader._fetcher_options())
 
     def __next__(self):
-        return self._fetcher.fetch(next(self._indices))
+        return self._pinned(self._fetcher.fetch(next(self._indices)))
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
@@ -342,7 +360,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 continue
             if isinstance(result, WorkerError):
                 result.reraise()
-            return result
+            return self._pinned(result)
         if not self._persistent:
             self._shutdown_workers()
         raise StopIteration
