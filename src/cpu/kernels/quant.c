@@ -4,6 +4,7 @@
 #include "cpu/kernels/in_scope.h"
 #include "cpu/workspace.h"
 #include "ops/internal.h"
+#include "ops/rules/convolution.h"
 #include "wick/operators.h"
 
 /* In the caller's scope; NULL for NULL. */
@@ -94,6 +95,61 @@ static wk_status int8_linear(wk__call *c) {
   return WK_OK;
 }
 
+/* ---- convolutions ---- */
+
+/* (N, C, ...) as (N, ..., C); in the caller's scope. */
+static wk_tensor *channels_last(wk_tensor *t) {
+  wk_int order[WK_MAX_DIMS];
+  for (int d = 0; d < t->ndim; d++) order[d] = wk_int_of(d == 0 ? 0 : d == t->ndim - 1 ? 1 : d + 1);
+  return plain(wk_permute(t, order, t->ndim));
+}
+/* (C, 1, ...) as (..., C) */
+static wk_tensor *rows_last(wk_tensor *t) {
+  wk_int order[WK_MAX_DIMS];
+  for (int d = 0; d < t->ndim; d++) order[d] = wk_int_of((d + 1) % t->ndim);
+  return plain(wk_permute(t, order, t->ndim));
+}
+
+static wk__quant_conv describe_conv(const wk__convolution *p, const wk_tensor *x, const wk_tensor *w,
+                                    const wk_tensor *y) {
+  wk__quant_conv c = {.batch = wk__size(x, 0), .groups = p->groups, .in_channels = wk__size(w, 1)};
+  c.out_channels = wk__size(w, 0) / p->groups;
+  int64_t places = 1;
+  for (int d = 0; d < WK__QUANT_CONV_DIMS; d++) {
+    int own = d - (WK__QUANT_CONV_DIMS - p->dims);
+    bool there = own >= 0;
+    c.in[d] = there ? wk__size(x, own + 2) : 1;
+    c.out[d] = there ? wk__size(y, own + 2) : 1;
+    c.kernel[d] = there ? wk__size(w, own + 2) : 1;
+    c.stride[d] = there ? p->stride[own].bits : 1;
+    c.dilation[d] = there ? p->dilation[own].bits : 1;
+    c.padding[d] = there ? p->padding[own].bits : 0;
+    places *= c.out[d];
+  }
+  bool last = wk__has_channels_last(y);
+  c.place_step = last ? wk__size(y, 1) : 1, c.channel_step = last ? 1 : places;
+  return c;
+}
+
+static wk_status int8_convolution(wk__call *call) {
+  WK__ARGS(_int8_convolution);
+  wk_tensor *x = call->args[A_input].tensor, *w = call->args[A_weight].tensor, *y = call->outputs[0];
+  wk__convolution p;
+  WK_TRY(wk__read_int8_convolution(call, w->ndim - 2, &p));
+  wk__quant_conv c = describe_conv(&p, x, w, y);
+  wk_tensor *images = channels_last(x), *rows = wk__quant_conv_is_depthwise(&c) ? rows_last(w) : channels_last(w);
+  wk_tensor *scales = plain(call->args[A_scales].tensor), *bias = wk__arg_tensor(call, A_bias);
+  if (bias) bias = plain(bias);
+  if (!images || !rows || !scales || (!bias && wk__arg_tensor(call, A_bias))) return wk_error_category();
+  bool is_signed = x->dtype == WK_INT8;
+  int64_t zero = wk__arg_int(call, A_zero_point);
+  c.x = (const uint8_t *)wk__data(images), c.w = (const int8_t *)wk__data(rows);
+  c.flip = is_signed ? 128 : 0, c.shift = (int32_t)zero + (is_signed ? 128 : 0), c.outside = (uint8_t)zero;
+  c.scale = (float)wk__scalar_double(wk__value_scalar(&call->args[A_scale]));
+  c.scales = (const float *)wk__data(scales), c.bias = data_or_null(bias), c.y = (float *)wk__data(y);
+  return wk__quant_convolve(&c);
+}
+
 /* ---- weights ---- */
 
 static wk__quant_format format_of(const char *name) {
@@ -168,6 +224,7 @@ static wk_status int4pack(wk__call *c) {
 WK__KERNEL_IN_SCOPE(int_mm, int_mm)
 WK__KERNEL_IN_SCOPE(int8_dynamic_linear, dynamic_linear)
 WK__KERNEL_IN_SCOPE(int8_linear, int8_linear)
+WK__KERNEL_IN_SCOPE(int8_convolution, int8_convolution)
 WK__KERNEL_IN_SCOPE(quant_linear, quant_linear)
 WK__KERNEL_IN_SCOPE(quant_weight, quant_weight)
 WK__KERNEL_IN_SCOPE(int4pack, int4pack)
