@@ -105,7 +105,9 @@ QUANTIZERS = {
 MODELS = {
     "conv1d": lambda: (nn.Sequential(nn.Conv1d(4, 6, 3, padding=1), nn.ReLU(), nn.Conv1d(6, 2, 1)), (2, 4, 16)),
     "conv2d": lambda: (
-        nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=8)),
+        nn.Sequential(
+            nn.Conv2d(3, 8, 3, stride=2, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=8)
+        ),
         (2, 3, 12, 12),
     ),
 }
