@@ -116,9 +116,9 @@ static wk_status replace_convolution(wk__graph *graph, wk__graph_node *n, bool *
 wk_status wk__multiply_bytes(wk__graph *graph, bool *out_changed) {
   bool changed = false;
   for (wk__graph_node *n = graph->first; n; n = n->next) {
-    if (n->kind != WK__GRAPH_CALL || !n->use_count || n->value->device.type != WK_CPU) continue;
-    if (is_call(n, WK__OP(linear))) WK_TRY(replace_linear(graph, n, &changed));
-    if (is_call(n, WK__OP(convolution))) WK_TRY(replace_convolution(graph, n, &changed));
+    bool linear = is_call(n, WK__OP(linear)), convolution = is_call(n, WK__OP(convolution));
+    if (!(linear || convolution) || !n->use_count || n->value->device.type != WK_CPU) continue;
+    WK_TRY(linear ? replace_linear(graph, n, &changed) : replace_convolution(graph, n, &changed));
   }
   if (out_changed) *out_changed = changed;
   return WK_OK;

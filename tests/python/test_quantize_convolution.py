@@ -138,3 +138,14 @@ def test_compiled_graphs_convolve_bytes(name, model, layout, tmp_path, monkeypat
     assert found.stride() == wanted.stride()
     # the floats' sums round otherwise, so that a number in between may be the neighbouring one
     assert (found - wanted).abs().max() <= 0.02 * wanted.abs().max()
+
+
+def test_compiled_beside_operators_of_several_results():
+    conv, norm = nn.Conv2d(3, 4, 3).eval(), nn.LayerNorm(6)
+    x = wick.randn(2, 3, 8, 8)
+
+    def model(x):
+        return norm(conv(x)).sort(dim=1)[0]
+
+    with wick.no_grad():
+        wick.testing.assert_close(wick.compile(model)(x), model(x), rtol=1e-4, atol=1e-5)
