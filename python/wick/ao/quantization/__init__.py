@@ -10,7 +10,7 @@ from .stubs import DeQuantStub, QuantStub, QuantWrapper  # noqa: F401
 
 _WHY = "wick has no quantized tensors; quantize_dynamic, quantize_ and quantize_pt2e need none"
 for _name in (
-    "fuse_modules_qat", "get_default_qconfig_mapping", "get_default_qat_qconfig_mapping", "prepare_qat", "quantize", "quantize_qat",
+    "get_default_qconfig_mapping", "get_default_qat_qconfig_mapping",
 ):  # fmt: skip
     globals()[_name] = cannot(f"torch.ao.quantization.{_name}", _WHY)
 
@@ -36,7 +36,7 @@ _NAMES = files_of(
         "default_per_channel_qat_qconfig default_per_channel_qconfig default_qat_qconfig default_qat_qconfig_v2 "
         "default_qconfig default_weight_only_qconfig float16_dynamic_qconfig get_default_qat_qconfig get_default_qconfig "
         "per_channel_dynamic_qconfig qconfig_equals",
-        "eager": "convert fuse_modules prepare",
+        "eager": "convert fuse_modules fuse_modules_qat prepare prepare_qat quantize_qat",
         "quantize": "propagate_qconfig_ quantize_dynamic",
         "quant_api": "Int4WeightOnlyConfig Int8DynamicActivationInt8WeightConfig Int8WeightOnlyConfig quantize_",
     }
