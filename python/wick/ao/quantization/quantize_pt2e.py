@@ -78,6 +78,7 @@ def _fold_norms(model):
             weight, bias = (
                 model.graph.get_attr(_buffer(model, f"_folded_{n}", t)) for n, t in zip("wb", found, strict=True)
             )
+        weight.meta["folded_from"] = conv.args[1].meta.get("folded_from", getattr(conv.args[1], "target", None))
         conv.args = (conv.args[0], weight, bias, *conv.args[3:])
         norm.replace_all_uses_with(conv)
     model.graph.eliminate_dead_code()
