@@ -320,6 +320,27 @@ WK__DECOMPOSE_ONE(int8_linear) {
                        ARG(A_bias));
 }
 
+/* (n) along the channels of images. */
+static wk_tensor *of_channels(wk_tensor *t, const wk_tensor *images) {
+  wk_int sizes[WK_MAX_DIMS];
+  for (int d = 0; d < images->ndim - 1; d++) sizes[d] = d ? wk_int_of(1) : t->sizes[0];
+  return wk__d_reshape(t, sizes, images->ndim - 1);
+}
+/* Sums in f64 are exact, too. */
+WK__DECOMPOSE_ONE(int8_convolution) {
+  WK__ARGS(_int8_convolution);
+  const wk_value *stride = &c->args[A_stride], *padding = &c->args[A_padding], *dilation = &c->args[A_dilation];
+  wk_tensor *x = wk__in_dtype(ARG(A_input), WK_FLOAT64), *w = wk__in_dtype(ARG(A_weight), WK_FLOAT64);
+  wk_int none = wk_int_of(0);
+  x = wk_sub_Scalar(x, VALUE(A_zero_point), wk__v_int(1));
+  wk_tensor *y =
+      wk_convolution(x, w, NULL, stride->integers, (int)stride->count, padding->integers, (int)padding->count,
+                     dilation->integers, (int)dilation->count, false, &none, 1, c->args[A_groups].integer);
+  if (!(y = wk__in_dtype(y, WK_FLOAT32))) return NULL;
+  y = wk_mul(wk_mul_Scalar(y, VALUE(A_scale)), of_channels(ARG(A_scales), y));
+  return ARG(A_bias) ? wk__d_add(y, of_channels(ARG(A_bias), y)) : y;
+}
+
 WK__DECOMPOSE_ONE(int8_dynamic_linear) {
   WK__ARGS(_int8_dynamic_linear);
   wk_int last = wk_int_of(-1);

@@ -54,7 +54,6 @@ def test_distributed_is_one_process():
 def test_what_cannot_work_says_so():
     for call in (
         lambda: wick.onnx.export(None, None, "x"),
-        lambda: wick.ao.quantization.prepare_qat(None),
         lambda: wick.utils.cpp_extension.load("x", []),
         lambda: wick._subclasses.FakeTensor(),
     ):

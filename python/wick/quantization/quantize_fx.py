@@ -1,8 +1,5 @@
-"""torch.quantization.quantize_fx: quantization of captured graphs, which needs quantized tensors."""
+"""torch.quantization.quantize_fx: the older name of torch.ao.quantization.quantize_fx."""
 
-from .._names import cannot
+from ..ao.quantization.quantize_fx import convert_fx, fuse_fx, prepare_fx, prepare_qat_fx
 
-prepare_fx, prepare_qat_fx, convert_fx, fuse_fx = (
-    cannot(f"torch.quantization.quantize_fx.{name}", "wick has no quantized tensors")
-    for name in ("prepare_fx", "prepare_qat_fx", "convert_fx", "fuse_fx")
-)
+__all__ = ["convert_fx", "fuse_fx", "prepare_fx", "prepare_qat_fx"]

@@ -4,6 +4,7 @@
 #include "cpu/kernels/in_scope.h"
 #include "cpu/workspace.h"
 #include "ops/internal.h"
+#include "ops/rules/convolution.h"
 #include "wick/operators.h"
 
 /* In the caller's scope; NULL for NULL. */
@@ -94,6 +95,90 @@ static wk_status int8_linear(wk__call *c) {
   return WK_OK;
 }
 
+/* ---- convolutions ---- */
+
+typedef struct transposing {
+  const uint8_t *from;
+  uint8_t *to;
+  int64_t rows, columns; /* of each matrix */
+} transposing;
+
+/* Whole matrices; in blocks, whose bytes stay in the L1 cache. */
+static void transpose_matrices(void *context, int64_t begin, int64_t end) {
+  enum { BLOCK = 32 };
+  const transposing *t = context;
+  for (int64_t m = begin; m < end; m++) {
+    const uint8_t *from = t->from + m * t->rows * t->columns;
+    uint8_t *to = t->to + m * t->rows * t->columns;
+    for (int64_t i = 0; i < t->rows; i += BLOCK)
+      for (int64_t j = 0; j < t->columns; j += BLOCK)
+        for (int64_t y = j; y < wk__min(j + BLOCK, t->columns); y++)
+          for (int64_t x = i; x < wk__min(i + BLOCK, t->rows); x++) to[y * t->rows + x] = from[x * t->columns + y];
+  }
+}
+
+/* Bytes (count, rows, columns), in t's memory without gaps, as (count, columns, rows): a tensor of t's sizes that holds
+ * them. In the caller's scope. */
+static wk_tensor *transposed(wk_tensor *t, int64_t count, int64_t rows) {
+  enum { GRAIN = 1 << 15 };
+  wk_tensor *from = plain(t), *to = from ? wk_empty_like(from, WK_DTYPE_NONE, (wk_value){0}, NULL) : NULL;
+  if (!to || !wk__numel(t)) return to;
+  transposing r = {(const uint8_t *)wk__data(from), (uint8_t *)wk__data(to), rows, wk__numel(t) / count / rows};
+  wk__parallel_for(count, 1 + GRAIN / (r.rows * r.columns), transpose_matrices, &r);
+  return to;
+}
+
+/* (N, C, ...) as (N, ..., C) */
+static wk_tensor *channels_last(wk_tensor *t) {
+  wk_int order[WK_MAX_DIMS];
+  for (int d = 0; d < t->ndim; d++) order[d] = wk_int_of(d == 0 ? 0 : d == t->ndim - 1 ? 1 : d + 1);
+  wk_tensor *view = wk_permute(t, order, t->ndim);
+  if (!view || wk__is_contiguous(view)) return view;
+  return transposed(t, wk__size(t, 0), wk__size(t, 1));
+}
+/* (C, 1, ...) as (..., C) */
+static wk_tensor *rows_last(wk_tensor *t) { return transposed(t, 1, wk__size(t, 0)); }
+
+static wk__quant_conv describe_conv(const wk__convolution *p, const wk_tensor *x, const wk_tensor *w,
+                                    const wk_tensor *y) {
+  wk__quant_conv c = {.batch = wk__size(x, 0), .groups = p->groups, .in_channels = wk__size(w, 1)};
+  c.out_channels = wk__size(w, 0) / p->groups;
+  int64_t places = 1;
+  for (int d = 0; d < WK__QUANT_CONV_DIMS; d++) {
+    int own = d - (WK__QUANT_CONV_DIMS - p->dims);
+    bool there = own >= 0;
+    c.in[d] = there ? wk__size(x, own + 2) : 1;
+    c.out[d] = there ? wk__size(y, own + 2) : 1;
+    c.kernel[d] = there ? wk__size(w, own + 2) : 1;
+    c.stride[d] = there ? p->stride[own].bits : 1;
+    c.dilation[d] = there ? p->dilation[own].bits : 1;
+    c.padding[d] = there ? p->padding[own].bits : 0;
+    places *= c.out[d];
+  }
+  bool last = wk__has_channels_last(y);
+  c.place_step = last ? wk__size(y, 1) : 1, c.channel_step = last ? 1 : places;
+  return c;
+}
+
+static wk_status int8_convolution(wk__call *call) {
+  WK__ARGS(_int8_convolution);
+  wk_tensor *x = call->args[A_input].tensor, *w = call->args[A_weight].tensor, *y = call->outputs[0];
+  wk__convolution p;
+  WK_TRY(wk__read_int8_convolution(call, w->ndim - 2, &p));
+  wk__quant_conv c = describe_conv(&p, x, w, y);
+  wk_tensor *images = channels_last(x), *rows = wk__quant_conv_is_depthwise(&c) ? rows_last(w) : channels_last(w);
+  wk_tensor *scales = plain(call->args[A_scales].tensor), *bias = wk__arg_tensor(call, A_bias);
+  if (bias) bias = plain(bias);
+  if (!images || !rows || !scales || (!bias && wk__arg_tensor(call, A_bias))) return wk_error_category();
+  bool is_signed = x->dtype == WK_INT8;
+  int64_t zero = wk__arg_int(call, A_zero_point);
+  c.x = (const uint8_t *)wk__data(images), c.w = (const int8_t *)wk__data(rows);
+  c.flip = is_signed ? 128 : 0, c.shift = (int32_t)zero + (is_signed ? 128 : 0), c.outside = (uint8_t)zero;
+  c.scale = (float)wk__scalar_double(wk__value_scalar(&call->args[A_scale]));
+  c.scales = (const float *)wk__data(scales), c.bias = data_or_null(bias), c.y = (float *)wk__data(y);
+  return wk__quant_convolve(&c);
+}
+
 /* ---- weights ---- */
 
 static wk__quant_format format_of(const char *name) {
@@ -168,6 +253,7 @@ static wk_status int4pack(wk__call *c) {
 WK__KERNEL_IN_SCOPE(int_mm, int_mm)
 WK__KERNEL_IN_SCOPE(int8_dynamic_linear, dynamic_linear)
 WK__KERNEL_IN_SCOPE(int8_linear, int8_linear)
+WK__KERNEL_IN_SCOPE(int8_convolution, int8_convolution)
 WK__KERNEL_IN_SCOPE(quant_linear, quant_linear)
 WK__KERNEL_IN_SCOPE(quant_weight, quant_weight)
 WK__KERNEL_IN_SCOPE(int4pack, int4pack)

@@ -1,6 +1,7 @@
 /* Products with quantized weights, each of whose rows (n of them) is one row of a linear layer's weight.
  *
  *   wk__quant_integers   A (m, k) of bytes, B (n, k) of int8: sums in int32, which wrap around
+ *   wk__quant_convolve   the same sums for the patches of images
  *   wk__quant_weights    A (m, k) of floats, a weight of int8, of packed int4 or of GGUF's blocks
  *
  * What is computed, to the bit. Sums of integers have no order. A weight of int8 or of blocks meets few rows of A
@@ -40,6 +41,26 @@ typedef struct wk__quant_bytes {
   const float *bias;     /* (n), or NULL */
 } wk__quant_bytes;
 void wk__quant_integers(const wk__quant_bytes *q);
+
+/* A convolution of images x (batch, in..., groups in_channels) with w (groups out_channels, kernel..., in_channels);
+ * where a group has one channel in and out, w (kernel..., groups). Bytes mean what they do above; y = (sum scale
+ * scales) + bias. Dims that images have not are 1. */
+enum { WK__QUANT_CONV_DIMS = 3 };
+typedef struct wk__quant_conv {
+  int64_t batch, groups, in_channels, out_channels; /* channels of a group */
+  int64_t in[WK__QUANT_CONV_DIMS], out[WK__QUANT_CONV_DIMS], kernel[WK__QUANT_CONV_DIMS];
+  int64_t stride[WK__QUANT_CONV_DIMS], dilation[WK__QUANT_CONV_DIMS], padding[WK__QUANT_CONV_DIMS];
+  const uint8_t *x;
+  const int8_t *w;
+  uint8_t flip, outside; /* outside: the byte that stands for 0, for the padding */
+  int32_t shift;
+  float scale;
+  const float *scales, *bias; /* of all channels out; bias may be NULL */
+  float *y;
+  int64_t place_step, channel_step; /* of y; its images have no gaps */
+} wk__quant_conv;
+bool wk__quant_conv_is_depthwise(const wk__quant_conv *c);
+WK_MUST_USE wk_status wk__quant_convolve(const wk__quant_conv *c); /* fails only for want of memory */
 
 /* The least scale that a row of n floats fits into int8 with, max|x| / 127, and the row in it: round(x / scale), to
  * even. A row of zeros has the scale 1e-5 / 127, as any whose largest is below 1e-5. */

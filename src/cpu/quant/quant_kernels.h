@@ -12,6 +12,10 @@ typedef void wk__quant_dot_fn(int rows, int columns, int64_t k, const uint8_t *a
                               int32_t shift, const int8_t *b, int64_t b_row,
                               int32_t out[WK__DOT_ROWS][WK__DOT_COLUMNS]);
 
+/* out[j] = sum of ((x[p][j] ^ flip) - shift) w[p][j] over p, for n neighbours j. */
+typedef void wk__quant_channels_fn(int64_t taps, int64_t n, const uint8_t *x, uint8_t flip, int32_t shift,
+                                   const int8_t *w, int32_t *out);
+
 /* y[j] = the sum of x[p] w[j][p], for `columns` rows of int8, in the order of a reduction. */
 typedef void wk__int8_dot_fn(int columns, int64_t k, const float *x, const int8_t *w, float *y);
 
@@ -29,7 +33,8 @@ typedef void wk__block_decode_fn(const void *restrict block, float *restrict out
 typedef struct wk__quant_kernels {
   int dot_rows;                     /* of the largest tile: at most WK__DOT_ROWS */
   wk__quant_dot_fn *dot, *dot_vnni; /* the second where the CPU multiplies bytes (VNNI), or NULL */
-  int int8_columns;                 /* that int8 takes at once */
+  wk__quant_channels_fn *channels;
+  int int8_columns; /* that int8 takes at once */
   wk__int8_dot_fn *int8;
   int int4_panels;
   wk__int4_dot_fn *int4;

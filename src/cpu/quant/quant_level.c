@@ -144,6 +144,25 @@ static void dot(int rows, int columns, int64_t k, const uint8_t *a, int64_t a_ro
 enum { DOT_ROWS = 2 };
 #endif
 
+/* CHANNELS at a time, whose sums stay in registers. */
+enum { CHANNELS = 2 * LANES };
+static void channels(int64_t taps, int64_t n, const uint8_t *x, uint8_t flip, int32_t shift, const int8_t *w,
+                     int32_t *out) {
+  int64_t j = 0;
+  for (; j + CHANNELS <= n; j += CHANNELS) {
+    int32_t sums[CHANNELS] = {0};
+    for (int64_t p = 0; p < taps; p++)
+      for (int i = 0; i < CHANNELS; i++)
+        sums[i] += ((int32_t)(x[p * n + j + i] ^ flip) - shift) * (int32_t)w[p * n + j + i];
+    memcpy(out + j, sums, sizeof sums);
+  }
+  for (; j < n; j++) {
+    int32_t sum = 0;
+    for (int64_t p = 0; p < taps; p++) sum += ((int32_t)(x[p * n + j] ^ flip) - shift) * (int32_t)w[p * n + j];
+    out[j] = sum;
+  }
+}
+
 /* ================================================== floats ====================================================== */
 
 /* A row's sum: lanes in halves, 32 of them in VECTORS vectors. */
@@ -412,6 +431,7 @@ const wk__quant_kernels WK_LEVEL_NAME(quant_kernels) = {
 #if WK_VECTOR_BYTES == 64
     .dot_vnni = dot_vnni,
 #endif
+    .channels = channels,
     .int8_columns = INT8_COLUMNS,
     .int8 = int8_dot,
     .int4_panels = INT4_PANELS,

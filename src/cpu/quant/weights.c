@@ -61,17 +61,26 @@ static void decode_int8(const wk__packed_weight *w, int64_t row, int64_t column,
   for (int64_t j = 0; j < columns; j++) out[j] = (float)from[j] * scale;
 }
 
-static void decode_octet(uint32_t word, const float *pair, float *restrict out) {
-  for (int p = 0; p < WK__INT4_DEPTH; p++) out[p] = (float)((int)(word >> (4 * p) & 15) - 8) * pair[0] + pair[1];
+/* The sixteen numbers of a group. */
+static void numbers_of_group(const float *pair, float *out) {
+  for (int q = 0; q < 16; q++) out[q] = (float)(q - 8) * pair[0] + pair[1];
+}
+static void decode_octet(uint32_t word, const float *numbers, float *restrict out) {
+  for (int p = 0; p < WK__INT4_DEPTH; p++) out[p] = numbers[word >> (4 * p) & 15];
 }
 /* Octets; those at the ends in part. A group is some octets. */
 static void decode_int4(const wk__packed_weight *w, int64_t row, int64_t column, int64_t columns, float *out) {
-  for (int64_t j = column, end = column + columns, n; j < end; j += n, out += n) {
+  int64_t end = column + columns, end_of_group = column;
+  float numbers[16], octet[WK__INT4_DEPTH];
+  for (int64_t j = column, n; j < end; j += n, out += n) {
     int64_t first = j % WK__INT4_DEPTH;
-    const float *pair = w->scales + (j / w->group * w->n + row) * 2;
-    float octet[WK__INT4_DEPTH];
+    if (j >= end_of_group) {
+      int64_t group = j / w->group;
+      numbers_of_group(w->scales + (group * w->n + row) * 2, numbers);
+      end_of_group = (group + 1) * w->group;
+    }
     n = wk__min(WK__INT4_DEPTH - first, end - j);
-    decode_octet(word_at(w, row, j / WK__INT4_DEPTH), pair, n == WK__INT4_DEPTH ? out : octet);
+    decode_octet(word_at(w, row, j / WK__INT4_DEPTH), numbers, n == WK__INT4_DEPTH ? out : octet);
     if (n < WK__INT4_DEPTH) memcpy(out, octet + first, (size_t)n * sizeof *out);
   }
 }

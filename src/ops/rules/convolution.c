@@ -69,6 +69,14 @@ wk_status wk__read_convolution(const wk__call *c, int dims, wk__convolution *out
                    out->output_padding);
 }
 
+wk_status wk__read_int8_convolution(const wk__call *c, int dims, wk__convolution *out) {
+  WK__ARGS(_int8_convolution);
+  *out = (wk__convolution){.dims = dims, .groups = wk_int_guard_value(c->args[A_groups].integer)};
+  WK_TRY(read_list(&c->args[A_stride], "stride", dims, out->stride));
+  WK_TRY(read_list(&c->args[A_padding], "padding", dims, out->padding));
+  return read_list(&c->args[A_dilation], "dilation", dims, out->dilation);
+}
+
 /* ================================================= the result ================================================== */
 
 /* dilation (kernel - 1) + 1 */
@@ -315,19 +323,23 @@ static wk_status too_small(const wk__convolution *p, const wk_tensor *x, const w
   return status;
 }
 
-static wk_status check_operands(const wk__call *c, wk__convolution *p) {
-  const wk_tensor *x = c->args[A(input)].tensor, *w = c->args[A(weight)].tensor, *bias = wk__arg_tensor(c, A(bias));
-  WK_TRY(check_dims(w->ndim));
-  WK_TRY(wk__read_convolution(c, w->ndim - 2, p));
-  WK_TRY(check_groups(p));
-  WK_TRY(check_bias_dtype(x, bias));
+static wk_status check_sizes(const wk__convolution *p, const wk_tensor *x, const wk_tensor *w, const wk_tensor *bias) {
   WK_TRY(check_numbers(p));
   WK_TRY(check_ranks(x, w));
   WK_TRY(check_weight(p, w));
   WK_TRY(check_channels(p, x, w));
   WK_TRY(check_bias(p, w, bias));
   WK_TRY(check_kernel(p, x, w));
-  WK_TRY(check_images(p, x, w));
+  return check_images(p, x, w);
+}
+
+static wk_status check_operands(const wk__call *c, wk__convolution *p) {
+  const wk_tensor *x = c->args[A(input)].tensor, *w = c->args[A(weight)].tensor, *bias = wk__arg_tensor(c, A(bias));
+  WK_TRY(check_dims(w->ndim));
+  WK_TRY(wk__read_convolution(c, w->ndim - 2, p));
+  WK_TRY(check_groups(p));
+  WK_TRY(check_bias_dtype(x, bias));
+  WK_TRY(check_sizes(p, x, w, bias));
   WK_TRY(check_weight_dtype(x, w));
   return check_output_padding(p);
 }
@@ -338,16 +350,53 @@ static wk_status lay_out(wk__spec *spec, const wk_tensor *a, const wk_tensor *b)
   return wk__spec_lay_out_as(spec, wk__has_channels_last(a) ? a : b);
 }
 
+static wk_status describe_result(wk__call *c, const wk__convolution *p, const wk_tensor *x, const wk_tensor *w,
+                                 wk_dtype dtype) {
+  wk_int sizes[WK__CONVOLUTION_DIMS + 2];
+  sizes[0] = x->sizes[0], sizes[1] = channels_out(p, w);
+  for (int d = 0; d < p->dims; d++) sizes[d + 2] = result_size(p, x->sizes + 2, w->sizes + 2, d);
+  if (any_below(sizes + 2, p->dims, 1)) return too_small(p, x, sizes + 2);
+  wk__spec_contiguous(&c->specs[0], dtype, x->device, x->ndim, sizes);
+  return WK_OK;
+}
+
 wk_status wk__meta_convolution(wk__call *c) {
   const wk_tensor *x = c->args[A(input)].tensor, *w = c->args[A(weight)].tensor;
   wk__convolution p;
-  wk_int sizes[WK__CONVOLUTION_DIMS + 2];
   WK_TRY(check_operands(c, &p));
-  sizes[0] = x->sizes[0], sizes[1] = channels_out(&p, w);
-  for (int d = 0; d < p.dims; d++) sizes[d + 2] = result_size(&p, x->sizes + 2, w->sizes + 2, d);
-  if (any_below(sizes + 2, p.dims, 1)) return too_small(&p, x, sizes + 2);
-  wk__spec_contiguous(&c->specs[0], (wk_dtype)x->dtype, x->device, x->ndim, sizes);
+  WK_TRY(describe_result(c, &p, x, w, (wk_dtype)x->dtype));
   WK_TRY(check_kernel_dtype(&p, x));
+  return lay_out(&c->specs[0], x, w);
+}
+
+/* ---- of bytes ---- */
+
+static wk_status check_bytes(const wk__call *c, const wk_tensor *x, const wk_tensor *w) {
+  WK__ARGS(_int8_convolution);
+  const wk_tensor *scales = c->args[A_scales].tensor, *bias = wk__arg_tensor(c, A_bias);
+  int64_t zero_point = wk__arg_int(c, A_zero_point);
+  if (x->dtype != WK_INT8 && x->dtype != WK_UINT8)
+    return wk_fail(WK_RUNTIME_ERROR, "convolution: the quantized input is of int8 or uint8");
+  if (x->dtype == WK_INT8 ? zero_point < -128 || zero_point > 127 : zero_point < 0 || zero_point > 255)
+    return wk_fail(WK_RUNTIME_ERROR, "convolution: the zero point %lld is no number of the input's dtype",
+                   (long long)zero_point);
+  if (w->dtype != WK_INT8) return wk_fail(WK_RUNTIME_ERROR, "convolution: the quantized weight is of int8");
+  if (scales->dtype != WK_FLOAT32 || scales->ndim != 1 || !wk_int_eq(scales->sizes[0], w->sizes[0]))
+    return wk_fail(WK_RUNTIME_ERROR, "quantized weight: int8 wants a scale for each row");
+  if (bias && bias->dtype != WK_FLOAT32) return wk_fail(WK_RUNTIME_ERROR, "convolution: the bias is of float");
+  return WK_OK;
+}
+
+wk_status wk__meta_int8_convolution(wk__call *c) {
+  WK__ARGS(_int8_convolution);
+  const wk_tensor *x = c->args[A_input].tensor, *w = c->args[A_weight].tensor;
+  wk__convolution p;
+  WK_TRY(check_dims(w->ndim));
+  WK_TRY(wk__read_int8_convolution(c, w->ndim - 2, &p));
+  WK_TRY(check_groups(&p));
+  WK_TRY(check_bytes(c, x, w));
+  WK_TRY(check_sizes(&p, x, w, wk__arg_tensor(c, A_bias)));
+  WK_TRY(describe_result(c, &p, x, w, WK_FLOAT32));
   return lay_out(&c->specs[0], x, w);
 }
 

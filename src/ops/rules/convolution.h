@@ -18,5 +18,7 @@ typedef struct wk__convolution {
 /* Of `convolution`, `convolution_backward` or `_convolution_backward_weight`, for `dims` dims of the images; refuses
  * lists of other lengths. */
 WK_MUST_USE wk_status wk__read_convolution(const wk__call *c, int dims, wk__convolution *out);
+/* Of `_int8_convolution`. */
+WK_MUST_USE wk_status wk__read_int8_convolution(const wk__call *c, int dims, wk__convolution *out);
 
 #endif

@@ -2,4 +2,4 @@
 
 from ..._names import late as _late
 
-__getattr__ = _late(__name__, ("intrinsic", "quantized"))
+__getattr__ = _late(__name__, ("intrinsic", "qat", "quantized"))

@@ -1,18 +1,12 @@
 """torch.ao.quantization: observers, fake quantization, models with quantized weights, quantization of captured graphs.
 
-docs/quantization.md says what there is. Where PyTorch's flow has tensors of quantized dtypes wick has floats, or
-says that it cannot (quantize_fx); quantize_dynamic, quantize_ and quantize_pt2e give models whose weights are plain int8.
+docs/quantization.md says what there is. Where PyTorch's flow has tensors of quantized dtypes wick has floats; models'
+weights are plain int8.
 """
 
-from ..._names import cannot, files_of
+from ..._names import files_of
 from ..._names import late as _late
 from .stubs import DeQuantStub, QuantStub, QuantWrapper  # noqa: F401
-
-_WHY = "wick has no quantized tensors; quantize_dynamic, quantize_ and quantize_pt2e need none"
-for _name in (
-    "fuse_modules_qat", "get_default_qconfig_mapping", "get_default_qat_qconfig_mapping", "prepare_qat", "quantize", "quantize_qat",
-):  # fmt: skip
-    globals()[_name] = cannot(f"torch.ao.quantization.{_name}", _WHY)
 
 _NAMES = files_of(
     {
@@ -36,12 +30,13 @@ _NAMES = files_of(
         "default_per_channel_qat_qconfig default_per_channel_qconfig default_qat_qconfig default_qat_qconfig_v2 "
         "default_qconfig default_weight_only_qconfig float16_dynamic_qconfig get_default_qat_qconfig get_default_qconfig "
         "per_channel_dynamic_qconfig qconfig_equals",
-        "eager": "convert fuse_modules prepare",
+        "eager": "convert fuse_modules fuse_modules_qat prepare prepare_qat quantize_qat",
+        "qconfig_mapping": "QConfigMapping get_default_qat_qconfig_mapping get_default_qconfig_mapping",
         "quantize": "propagate_qconfig_ quantize_dynamic",
         "quant_api": "Int4WeightOnlyConfig Int8DynamicActivationInt8WeightConfig Int8WeightOnlyConfig quantize_",
     }
 )
 _MODULES = (
-    "eager fake_quantize fx histogram linear observer qconfig quant_api quantize quantize_fx quantize_pt2e quantizer stubs utils"
+    "eager fake_quantize fx histogram linear observer qconfig qconfig_mapping quant_api quantize quantize_fx quantize_pt2e quantizer stubs utils"
 ).split()
 __getattr__ = _late(__name__, _MODULES, _NAMES)

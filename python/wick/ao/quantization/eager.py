@@ -15,7 +15,9 @@ import warnings
 
 from ... import _C, nn
 from ...nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+from ..nn import intrinsic, qat
 from ..nn.intrinsic import ConvReLU1d, ConvReLU2d, ConvReLU3d, LinearReLU
+from ..nn.intrinsic import qat as fused_qat
 from ..nn.quantized import FloatFunctional
 from .fake_quantize import FakeQuantizeBase
 from .linear import DynamicQuantizedLinear
@@ -23,7 +25,7 @@ from .observer import ObserverBase, PlaceholderObserver
 from .quantize import propagate_qconfig_
 from .stubs import DeQuantStub, QuantStub
 
-__all__ = ["convert", "fuse_modules", "prepare"]
+__all__ = ["convert", "fuse_modules", "fuse_modules_qat", "prepare", "prepare_qat", "quantize", "quantize_qat"]
 
 _CONVOLUTIONS = nn.Conv1d, nn.Conv2d, nn.Conv3d
 _FUSED = {nn.Conv1d: ConvReLU1d, nn.Conv2d: ConvReLU2d, nn.Conv3d: ConvReLU3d, nn.Linear: LinearReLU}
@@ -34,8 +36,30 @@ _OBSERVED = {  # as they are
     nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
 }  # fmt: skip
 
+_TRAINED = {  # by layers in training, what has their weights rounded
+    made._FLOAT_MODULE: made
+    for module in (qat, fused_qat)
+    for made in vars(module).values()
+    if isinstance(made, type) and getattr(made, "_FLOAT_MODULE", None) and made.__module__ == module.__name__
+}
+_OBSERVED.update(_TRAINED, _TRAINED.values())
+_WITH_NORMS = {
+    kind.types: kind for kind in vars(intrinsic).values() if isinstance(kind, type) and getattr(kind, "types", ())
+}
+
 
 # ---- fusing ----
+
+
+def _fuse_in_training(layers):
+    types = tuple(type(layer) for layer in layers)
+    if not all(layer.training for layer in layers):
+        raise AssertionError("Fusion only for training!")
+    if types in _WITH_NORMS:
+        return _WITH_NORMS[types](*layers)
+    if len(types) == 2 and types[0] in _FUSED and types[1] is nn.ReLU:
+        return _FUSED[types[0]](*layers)
+    raise AssertionError(f"did not find fuser method for: {types} ")
 
 
 def _fuse(layers):
@@ -63,10 +87,19 @@ def _put(model, name, module):
 def fuse_modules(model, modules_to_fuse, inplace=False):
     """Puts layers together that stand behind each other: lists of names, as ["conv", "bn", "relu"]. The first name has the
     fused one then, the others an Identity."""
+    return _fuse_lists(model, modules_to_fuse, inplace, _fuse)
+
+
+def fuse_modules_qat(model, modules_to_fuse, inplace=False):
+    """The same in training: batch norms stay, as layers of the fused ones, for prepare_qat."""
+    return _fuse_lists(model, modules_to_fuse, inplace, _fuse_in_training)
+
+
+def _fuse_lists(model, modules_to_fuse, inplace, fuse):
     model = model if inplace else copy.deepcopy(model)
     lists = modules_to_fuse if all(isinstance(names, (list, tuple)) for names in modules_to_fuse) else [modules_to_fuse]
     for first, *others in lists:
-        _put(model, first, _fuse([model.get_submodule(name) for name in (first, *others)]))
+        _put(model, first, fuse([model.get_submodule(name) for name in (first, *others)]))
         for name in others:
             _put(model, name, nn.Identity())
     return model
@@ -126,6 +159,46 @@ def prepare(model, inplace=False, allow_list=None, observer_non_leaf_module_list
     return model
 
 
+# ---- training ----
+
+
+def prepare_qat(model, mapping=None, inplace=False):
+    """A copy with layers whose weights are rounded in each call, and results rounded behind them: train it, then convert."""
+    if not model.training:
+        raise AssertionError("prepare_qat only works on models in training mode")
+    mapping = _TRAINED if mapping is None else mapping
+    model = model if inplace else copy.deepcopy(model)
+    propagate_qconfig_(model)
+    made = {}
+    for name, child in _leaves(model):
+        kind = mapping.get(type(child))
+        if kind is None or not getattr(child, "qconfig", None):
+            continue
+        if id(child) not in made:
+            made[id(child)] = child, kind.from_float(child)
+        if not name:
+            model = made[id(child)][1]
+        else:
+            _put(model, name, made[id(child)][1])
+    return prepare(model, inplace=True)
+
+
+def quantize(model, run_fn, run_args, mapping=None, inplace=False):
+    """prepare, run_fn(model, *run_args) for the observers, convert."""
+    model = (model if inplace else copy.deepcopy(model)).eval()
+    prepared = prepare(model, inplace=True)
+    run_fn(prepared, *run_args)
+    return convert(prepared, mapping, inplace=True)
+
+
+def quantize_qat(model, run_fn, run_args, inplace=False):
+    """prepare_qat, run_fn(model, *run_args) as the training, convert."""
+    model = (model if inplace else copy.deepcopy(model)).train()
+    prepared = prepare_qat(model, inplace=True)
+    run_fn(prepared, *run_args)
+    return convert(prepared, inplace=True)
+
+
 # ---- layers of bytes ----
 
 
@@ -178,9 +251,9 @@ class RoundedModule(_Rounded):
 class _Layer(_Rounded):
     """A weight of int8 with scales by its first dim, and a bias of floats."""
 
-    def __init__(self, layer, relu, qconfig, observer):
+    def __init__(self, layer, relu, of_weight, observer):
         super().__init__(observer)
-        weight, scales = _quantized_weight(layer.weight, qconfig)
+        weight, scales = _quantized_weight(layer.weight, of_weight)
         self.relu = relu
         self.register_buffer("weight", weight)
         self.register_buffer("scales", scales)
@@ -193,8 +266,8 @@ class _Layer(_Rounded):
 class QuantizedLinear(_Layer):
     """What stands for a Linear or LinearReLU."""
 
-    def __init__(self, layer, relu, qconfig, observer):
-        super().__init__(layer, relu, qconfig, observer)
+    def __init__(self, layer, relu, of_weight, observer):
+        super().__init__(layer, relu, of_weight, observer)
         self.in_features, self.out_features = layer.in_features, layer.out_features
 
     def forward(self, x):
@@ -207,8 +280,8 @@ class QuantizedLinear(_Layer):
 class QuantizedConv(_Layer):
     """What stands for a convolution, and one with a ReLU. Its products are floats."""
 
-    def __init__(self, layer, relu, qconfig, observer):
-        super().__init__(layer, relu, qconfig, observer)
+    def __init__(self, layer, relu, of_weight, observer):
+        super().__init__(layer, relu, of_weight, observer)
         self.layer = copy.deepcopy(layer)  # for stride, padding and the like
         self.layer.weight = self.layer.bias = None
 
@@ -217,9 +290,8 @@ class QuantizedConv(_Layer):
         return self.finish(self.layer._conv_forward(x, self.weight.float() * scales, self.bias))
 
 
-def _quantized_weight(weight, qconfig):
-    """(int8, scales (n)) by the observer of the qconfig."""
-    observer = qconfig.weight()
+def _quantized_weight(weight, observer):
+    """(int8, scales (n)) by an observer, which sees it."""
     observer(weight.detach())
     scale, zero_point = observer.calculate_qparams()
     if observer.dtype != _C.int8 or zero_point.any():
@@ -257,11 +329,17 @@ def _converted(module):
         return made
     if isinstance(module, QuantStub):
         return Quantize(observer)
+    if isinstance(module, qat.Rounding):
+        layer, of_weight = module.plain(), copy.deepcopy(module.weight_fake_quant)
+        kind = QuantizedLinear if type(layer) is nn.Linear else QuantizedConv
+        return kind(layer, module.rectifies, of_weight, observer)
     layer, relu = (module[0], True) if type(module) in _FUSED.values() else (module, False)
     if type(layer) is nn.Linear:
-        return QuantizedLinear(layer, relu, module.qconfig, observer)
+        return QuantizedLinear(layer, relu, module.qconfig.weight(), observer)
     if type(layer) in _CONVOLUTIONS:
-        return QuantizedConv(_without_observer(module) if layer is module else layer, relu, module.qconfig, observer)
+        return QuantizedConv(
+            _without_observer(module) if layer is module else layer, relu, module.qconfig.weight(), observer
+        )
     return RoundedModule(_without_observer(module), observer)
 
 

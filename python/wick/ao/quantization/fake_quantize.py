@@ -114,11 +114,11 @@ class FakeQuantize(FakeQuantizeBase):
         if self.fake_quant_enabled[0] != 1:
             return X
         own = self.activation_post_process
+        # Copies: the derivative needs them as they are now, and what is shared is called again before.
+        scale, zero_point = self.scale.clone(), self.zero_point.clone()
         if self.is_per_channel:
-            return _C.fake_quantize_per_channel_affine(
-                X, self.scale, self.zero_point, self.ch_axis, own.quant_min, own.quant_max
-            )
-        return _C.fake_quantize_per_tensor_affine(X, self.scale, self.zero_point, own.quant_min, own.quant_max)
+            return _C.fake_quantize_per_channel_affine(X, scale, zero_point, self.ch_axis, own.quant_min, own.quant_max)
+        return _C.fake_quantize_per_tensor_affine(X, scale, zero_point, own.quant_min, own.quant_max)
 
     def extra_repr(self):
         own = self.activation_post_process

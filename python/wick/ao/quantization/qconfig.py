@@ -11,6 +11,8 @@ from collections import namedtuple
 from ... import _C
 from ...nn import Identity
 from .fake_quantize import (
+    FakeQuantize,
+    FusedMovingAvgObsFakeQuantize,
     default_dynamic_fake_quant,
     default_fake_quant,
     default_fused_act_fake_quant,
@@ -22,6 +24,7 @@ from .fake_quantize import (
 from .observer import (
     HistogramObserver,
     MinMaxObserver,
+    MovingAverageMinMaxObserver,
     PlaceholderObserver,
     default_dynamic_quant_observer,
     default_observer,
@@ -78,8 +81,17 @@ def get_default_qconfig(backend="x86", version=0):
 def get_default_qat_qconfig(backend="x86", version=1):
     """For training: moving averages, faked."""
     _check(backend)
-    weight = default_fused_wt_fake_quant if backend == "qnnpack" else default_fused_per_channel_wt_fake_quant
-    return QConfig(default_fused_act_fake_quant, weight)
+    reduces, by_channel = backend in ("fbgemm", "x86"), backend != "qnnpack"
+    if version not in (0, 1):
+        raise AssertionError(
+            f"Version number: {version}in get_default_qat_qconfig is not supported. Version number must be 0 or 1"
+        )
+    numbers = {"observer": MovingAverageMinMaxObserver, "quant_min": 0, "quant_max": 255, "reduce_range": reduces}
+    if version == 0:
+        weight = default_per_channel_weight_fake_quant if by_channel else default_weight_fake_quant
+        return QConfig(FakeQuantize.with_args(**numbers), weight)
+    weight = default_fused_per_channel_wt_fake_quant if by_channel else default_fused_wt_fake_quant
+    return QConfig(FusedMovingAvgObsFakeQuantize.with_args(**numbers), weight)
 
 
 default_qconfig = QConfig(default_observer, default_weight_observer)

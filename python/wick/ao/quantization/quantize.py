@@ -8,6 +8,7 @@ floats. Tests: tests/python/test_quantize.py.
 """
 
 import copy
+import sys
 
 from ... import _C
 from ..._names import late as _late
@@ -135,4 +136,19 @@ def propagate_qconfig_(module, qconfig_dict=None, prepare_custom_config_dict=Non
     visit(module, given.get("", None), "")
 
 
-__getattr__ = _late(__name__, (), {"convert": "eager", "prepare": "eager"}, beside=__package__)
+class _AsFunction(type(sys)):
+    """torch.ao.quantization.quantize is this module and the function of that name."""
+
+    def __call__(self, *args, **kwargs):
+        from .eager import quantize
+
+        return quantize(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _AsFunction
+__getattr__ = _late(
+    __name__,
+    (),
+    dict.fromkeys(("convert", "prepare", "prepare_qat", "quantize", "quantize_qat"), "eager"),
+    beside=__package__,
+)

@@ -18,6 +18,7 @@ from ... import _C, _qscheme
 from ..._ops import ops
 from ...fx import GraphModule, Node
 from ...fx.experimental.proxy_tensor import make_fx
+from . import qat_norms
 from .fake_quantize import FakeQuantizeBase, FusedMovingAvgObsFakeQuantize
 from .observer import FixedQParamsObserver, ObserverBase, PlaceholderObserver
 from .quantizer.quantizer import KEY, FixedQParamsQuantizationSpec, SharedQuantizationSpec
@@ -77,6 +78,7 @@ def _fold_norms(model):
             weight, bias = (
                 model.graph.get_attr(_buffer(model, f"_folded_{n}", t)) for n, t in zip("wb", found, strict=True)
             )
+        weight.meta["folded_from"] = conv.args[1].meta.get("folded_from", getattr(conv.args[1], "target", None))
         conv.args = (conv.args[0], weight, bias, *conv.args[3:])
         norm.replace_all_uses_with(conv)
     model.graph.eliminate_dead_code()
@@ -160,6 +162,8 @@ def _prepare(model, quantizer, fold):
     model = copy.deepcopy(model)
     if fold:
         _fold_norms(model)
+    else:
+        qat_norms.scale_weights(model)
     model = quantizer.transform_for_annotation(model)
     quantizer.annotate(model)
     quantizer.validate(model)
@@ -195,7 +199,8 @@ def prepare_pt2e(model, quantizer):
 
 
 def prepare_qat_pt2e(model, quantizer):
-    """The same with modules that fake quantization: train it, then convert_pt2e. Batch norms stay operators of their own."""
+    """The same with modules that fake quantization: train it, then convert_pt2e. Convolutions in front of batch norms have
+    the weights that they will have when those are folded, which convert_pt2e does."""
     return _prepare(model, quantizer, fold=False)
 
 
@@ -300,6 +305,8 @@ def convert_pt2e(model, use_reference_representation=False, fold_quantize=True):
     if use_reference_representation:
         raise NotImplementedError("convert_pt2e: there is no reference representation; compile finds products of bytes")
     model = copy.deepcopy(model)
+    with _C.no_grad():
+        qat_norms.fold(model, _buffer)
     converter = _Converter(model, fold_quantize)
     for node in list(model.graph.nodes):
         if node.op == "call_module" and _is_observer(model.get_submodule(node.target)):

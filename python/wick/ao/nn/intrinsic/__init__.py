@@ -6,10 +6,13 @@ ReLU()
 Tests: tests/python/test_quantize_eager.py.
 """
 
-from ...._names import getter as _getter
-from ....nn import Conv1d, Conv2d, Conv3d, Linear, ReLU, Sequential
+from ...._names import late as _late
+from ....nn import BatchNorm1d, BatchNorm2d, BatchNorm3d, Conv1d, Conv2d, Conv3d, Linear, ReLU, Sequential
 
-__all__ = ["ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearReLU"]
+__all__ = [
+    "ConvBn1d", "ConvBn2d", "ConvBn3d", "ConvBnReLU1d", "ConvBnReLU2d", "ConvBnReLU3d", "ConvReLU1d", "ConvReLU2d",
+    "ConvReLU3d", "LinearBn1d", "LinearReLU",
+]  # fmt: skip
 
 
 class _FusedModule(Sequential):
@@ -45,4 +48,58 @@ class LinearReLU(_FusedModule):
     first = Linear
 
 
-__getattr__ = _getter(__name__)
+# ---- with batch norms, for training ----
+
+
+class _WithNorm(Sequential):
+    types = ()  # of the layers
+
+    def __init__(self, *layers):
+        if tuple(type(layer) for layer in layers) != self.types:
+            raise AssertionError("Incorrect types for input modules" + "".join(str(type(layer)) for layer in layers))
+        super().__init__(*layers)
+
+
+class ConvBn1d(_WithNorm):
+    """A Conv1d, then a BatchNorm1d."""
+
+    types = Conv1d, BatchNorm1d
+
+
+class ConvBn2d(_WithNorm):
+    """A Conv2d, then a BatchNorm2d."""
+
+    types = Conv2d, BatchNorm2d
+
+
+class ConvBn3d(_WithNorm):
+    """A Conv3d, then a BatchNorm3d."""
+
+    types = Conv3d, BatchNorm3d
+
+
+class ConvBnReLU1d(_WithNorm):
+    """A Conv1d, a BatchNorm1d and a ReLU."""
+
+    types = Conv1d, BatchNorm1d, ReLU
+
+
+class ConvBnReLU2d(_WithNorm):
+    """A Conv2d, a BatchNorm2d and a ReLU."""
+
+    types = Conv2d, BatchNorm2d, ReLU
+
+
+class ConvBnReLU3d(_WithNorm):
+    """A Conv3d, a BatchNorm3d and a ReLU."""
+
+    types = Conv3d, BatchNorm3d, ReLU
+
+
+class LinearBn1d(_WithNorm):
+    """A Linear, then a BatchNorm1d."""
+
+    types = Linear, BatchNorm1d
+
+
+__getattr__ = _late(__name__, ("qat",))

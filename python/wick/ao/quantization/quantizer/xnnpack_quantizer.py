@@ -18,6 +18,8 @@ from ..observer import (
     PerChannelMinMaxObserver,
     PlaceholderObserver,
 )
+from ..qat_norms import KEY as NORM
+from ..qat_norms import STATISTICS, WEIGHT
 from .quantizer import KEY, QuantizationAnnotation, QuantizationSpec, Quantizer, SharedQuantizationSpec
 
 __all__ = ["QuantizationConfig", "XNNPACKQuantizer", "get_symmetric_quantization_config"]
@@ -96,11 +98,13 @@ def _lone_activation(node):
 
 
 def _close(node, inputs, spec):
-    """Annotates a node, or its activation as well, whose result is then the one."""
-    after = _lone_activation(node)
-    _mark(node, inputs, None if after else spec)
-    if after is not None:
-        _mark(after, {}, spec)
+    """Annotates a node, or its norm and its activation as well, whose result is then the one."""
+    norm = node.meta.get(NORM)
+    last = node if norm is None else next(n for n in node.graph.nodes if n.name == norm[0])
+    last = _lone_activation(last) or last
+    _mark(node, inputs, spec if last is node else None)
+    if last is not node:
+        _mark(last, {}, spec)
 
 
 class XNNPACKQuantizer(Quantizer):
@@ -135,13 +139,15 @@ class XNNPACKQuantizer(Quantizer):
     def _product(self, node, config):
         first = 1 if node.target == aten.addmm.default else 0  # addmm(bias, input, weight): the weight is transposed
         x, weight = node.args[first], node.args[first + 1]
-        if weight.op != "get_attr":
+        if weight.op != "get_attr" and WEIGHT not in weight.meta:
             return
         inputs = {x: config.input_activation, weight: config.weight}
         _close(node, {n: spec for n, spec in inputs.items() if spec is not None}, config.output_activation)
 
     def _sum(self, node, config):
         a, b = node.args[:2]
+        if STATISTICS in node.meta:
+            return
         if not all(hasattr(n, "meta") for n in (a, b)) or config.output_activation is None or _is_integer(a, b):
             return
         spec = config.input_activation
