@@ -35,6 +35,7 @@ struct wk__autograd {
   uint32_t view_version; /* of a view: storage version for which grad_fn is right */
   bool requires_grad;    /* a leaf's own flag */
   bool retains_grad;
+  int16_t grad_dtype; /* of a leaf's .grad: 0 the tensor's own, else 1 + a wk_dtype, of which WK_DTYPE_NONE is any */
   bool
       refuses_writes; /* result of a custom function that shares an input's memory: the tape could not follow a write */
   wk__grad_hook *hooks;            /* a leaf's; those of other tensors stand at their grad_fn */

@@ -171,9 +171,22 @@ static wk_status run_result_hooks(task *t, bool create_graph) {
   return WK_OK;
 }
 
+/* Of a leaf that asks for another dtype than its own */
+static wk_status to_grad_dtype(const wk_tensor *leaf, wk_tensor **grad) {
+  wk_dtype wanted = wk_get_grad_dtype(leaf);
+  if (wanted == WK_DTYPE_NONE || (wk_dtype)(*grad)->dtype == wanted) return WK_OK;
+  wk_value cast = {0};
+  WK_TRY(wk_call(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(*grad), wk__v_dtype(wanted), {0}}, NULL, &cast));
+  wk__release(*grad);
+  *grad = cast.tensor;
+  return WK_OK;
+}
+
 /* A leaf's own hooks see its gradient before it is accumulated or given out. */
 static wk_status run_leaf_hooks(task *t, const wk_tensor *leaf) {
-  return leaf && leaf->autograd && t->grads[0] ? wk__run_grad_hooks(leaf->autograd->hooks, &t->grads[0]) : WK_OK;
+  if (!leaf || !leaf->autograd || !t->grads[0]) return WK_OK;
+  if (WK_UNLIKELY(leaf->autograd->grad_dtype)) WK_TRY(to_grad_dtype(leaf, &t->grads[0]));
+  return wk__run_grad_hooks(leaf->autograd->hooks, &t->grads[0]);
 }
 
 static wk_status give_out(run *r, task *t) {

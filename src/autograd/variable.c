@@ -64,8 +64,28 @@ wk_status wk_set_requires_grad(wk_tensor *t, bool requires_grad) {
 
 wk_tensor *wk_get_grad(const wk_tensor *t) { return t->autograd ? t->autograd->grad : NULL; }
 
+wk_dtype wk_get_grad_dtype(const wk_tensor *t) {
+  return t->autograd && t->autograd->grad_dtype ? (wk_dtype)(t->autograd->grad_dtype - 1) : (wk_dtype)t->dtype;
+}
+
+wk_status wk_set_grad_dtype(wk_tensor *t, wk_dtype dtype) {
+  if (!wk_is_leaf(t)) return wk_fail(WK_RUNTIME_ERROR, "grad_dtype can only be set on leaf tensors.");
+  const wk_tensor *grad = wk_get_grad(t);
+  if (grad && dtype != WK_DTYPE_NONE && (wk_dtype)grad->dtype != dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "Cannot set grad_dtype: there is already a gradient with another dtype");
+  wk__autograd *a = wk__autograd_get(t);
+  if (!a) return WK_OUT_OF_MEMORY;
+  a->grad_dtype = (int16_t)(dtype + 1);
+  return WK_OK;
+}
+
+static bool fits_grad_dtype(const wk_tensor *t, const wk_tensor *grad) {
+  wk_dtype wanted = wk_get_grad_dtype(t);
+  return wanted == WK_DTYPE_NONE || (wk_dtype)grad->dtype == wanted;
+}
+
 wk_status wk_set_grad(wk_tensor *t, wk_tensor *grad) {
-  if (grad && grad->dtype != t->dtype) return wk_fail(WK_RUNTIME_ERROR, "assigned grad has data of a different type");
+  if (grad && !fits_grad_dtype(t, grad)) return wk_fail(WK_RUNTIME_ERROR, "assigned grad has data of a different type");
   if (grad && !wk__same_sizes(t, grad)) return wk_fail(WK_RUNTIME_ERROR, "assigned grad has data of a different size");
   if (!grad && !t->autograd) return WK_OK;
   wk__autograd *a = wk__autograd_get(t);

@@ -249,8 +249,18 @@ static void check_blocks(void) {
     free(data);
   }
 }
+/* Every number of rows that is read as it lies, and of columns beside a whole step. */
+static void check_bf16(void) {
+  for (int64_t m = 1; m <= WK__BF16_FEW_ROWS; m++) {
+    int64_t n = 1 + m % 5, k = m % 2 ? 96 : 32;
+    uint8_t *data = random_blocks(WK__QUANT_BF16, n * k / 32);
+    check_row(&(wk__packed_weight){WK__QUANT_BF16, n, k, data, NULL, 0}, m, promised_blocks);
+    free(data);
+  }
+}
 static void blocks_keep_the_order(void **state) {
   (void)state;
+  at_each_level(check_bf16);
   at_each_level(check_blocks);
 }
 

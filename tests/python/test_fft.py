@@ -32,6 +32,17 @@ def test_there_and_back(n, dtype):
     assert torch.allclose(torch.fft.irfft(torch.fft.rfft(x.real), n), x.real, rtol=0, atol=close)
 
 
+@pytest.mark.parametrize("n", [2**16, 2**17, 3 * 5 * 7 * 1024, 67 * 1024, 2**16 + 1])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_long_rows(n, dtype):
+    x = signal(n, dtype=dtype)
+    expected = np.fft.fft(x.numpy().astype(np.complex128))
+    close = (1e-6 if dtype == torch.complex64 else 1e-14) * np.abs(expected).max()
+    assert np.allclose(torch.fft.fft(x).numpy(), expected, rtol=0, atol=close)
+    assert np.allclose(torch.fft.ifft(x).numpy() * n, np.roll(expected[::-1], 1), rtol=0, atol=close)
+    assert same_bits(torch.fft.fft(torch.stack([x, 2 * x]))[0], torch.fft.fft(x))
+
+
 def same_bits(a, b):
     return a.shape == b.shape and a.contiguous().numpy().tobytes() == b.contiguous().numpy().tobytes()
 

@@ -155,3 +155,19 @@ def test_addbmm_gives_self_the_size_of_the_product():
             wick.ones(size).addbmm_(a, b)
     with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
         leaf.addbmm_(a, b)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 16, 17])
+@pytest.mark.parametrize("bias", [False, True])
+def test_few_rows_of_bfloat16_are_rounded_once(rows, bias):
+    generator = wick.Generator().manual_seed(rows)
+    x = wick.randint(-3, 4, (rows, 96), generator=generator).to(wick.bfloat16)
+    w = wick.randint(-3, 4, (7, 96), generator=generator).to(wick.bfloat16)
+    b = (wick.randint(-3, 4, (7,), generator=generator) / 4).to(wick.bfloat16) if bias else None
+    exact = x.float() @ w.float().t() + (b.float() if bias else 0)  # sums of few small integers are
+    expected = exact.to(wick.bfloat16)
+    assert wick.equal(wick.nn.functional.linear(x, w, b), expected)
+    assert wick.equal(wick.compile(wick.nn.functional.linear)(x, w, b), expected)
+    if bias:
+        assert wick.equal(wick.addmm(b, x, w.t(), beta=2), (exact + b.float()).to(wick.bfloat16))
+    assert wick.equal(wick.nn.functional.linear(x.t().contiguous().t(), w, b), expected)

@@ -41,6 +41,9 @@ static void destroy(wk__fft_plan *plan) {
     wk__free(plan->twiddles[k]);
     wk__free(plan->roots[k]);
   }
+  wk__free(plan->turns);
+  wk__fft_plan_release(plan->columns);
+  wk__fft_plan_release(plan->rows);
   wk__free(plan->chirp);
   wk__free(plan->spectrum);
   wk__fft_plan_release(plan->inner);
@@ -83,6 +86,45 @@ static wk_status make_stages(wk__fft_plan *plan) {
     length = m;
   }
   return WK_OK;
+}
+
+/* The largest divisor that is at most the length's root. */
+static int64_t half_of(const wk__fft_plan *plan) {
+  int64_t best = 1;
+  for (int64_t d = 2; d * d <= plan->n; d++)
+    if (plan->n % d == 0) best = d;
+  return best;
+}
+
+static void put_turn(const wk__fft_plan *plan, int64_t at, const double *pair) {
+  for (int part = 0; part < 2; part++) {
+    if (plan->wide)
+      ((double *)plan->turns)[part * plan->n + at] = pair[part];
+    else
+      ((float *)plan->turns)[part * plan->n + at] = (float)pair[part];
+  }
+}
+
+/* n = columns rows, in lines that caches hold. */
+static wk_status make_grid(wk__fft_plan *plan) {
+  int64_t length = half_of(plan), other = plan->n / length;
+  double pair[2];
+  plan->stage_count = 0;
+  plan->columns = wk__fft_plan_get(length, plan->wide);
+  plan->rows = wk__fft_plan_get(other, plan->wide);
+  plan->turns = pairs(plan, plan->n);
+  if (!plan->columns || !plan->rows || !plan->turns) return WK_OUT_OF_MEMORY;
+  for (int64_t c = 0, at = 0; c < other; c += WK__FFT_SPLIT_LANES)
+    for (int64_t k = 0; k < length; k++)
+      for (int64_t j = c; j < wk__min(c + WK__FFT_SPLIT_LANES, other); j++) {
+        root_of_one(k * j, plan->n, pair);
+        put_turn(plan, at++, pair);
+      }
+  return WK_OK;
+}
+/* There are enough lines for all lanes. */
+static bool is_grid(const wk__fft_plan *plan) {
+  return plan->n >= WK__FFT_SPLIT_FROM && half_of(plan) >= 4 * WK__FFT_SPLIT_LANES;
 }
 
 /* The transform of the chirp's conjugate, which goes around the ends of the convolution's length. */
@@ -132,7 +174,9 @@ static wk__fft_plan *make_plan(int64_t n, bool wide) {
   atomic_init(&plan->references, 1);
   plan->n = n;
   plan->wide = wide;
-  wk_status status = factorise(plan) ? make_stages(plan) : make_convolution(plan);
+  wk_status (*make)(wk__fft_plan *) = make_convolution;
+  if (factorise(plan)) make = is_grid(plan) ? make_grid : make_stages;
+  wk_status status = make(plan);
   if (status == WK_OK) return plan;
   destroy(plan);
   return NULL;
@@ -172,8 +216,14 @@ const wk__fft_plan *wk__fft_plan_get(int64_t n, bool wide) {
 
 /* ---- a transform ---- */
 
+/* Of a grid, what its lines take together: more for the longer ones. */
+static size_t of_lines(const wk__fft_plan *plan) {
+  return plan->columns ? 4 * WK__FFT_SPLIT_LANES * (size_t)wk__max(plan->columns->n, plan->rows->n) : 0;
+}
+
 size_t wk__fft_scratch(const wk__fft_plan *plan, int lanes) {
-  size_t numbers = 2 * (size_t)plan->n + (plan->inner ? 4 * (size_t)plan->inner->n : 2 * (size_t)plan->n);
+  size_t n = (size_t)plan->n, numbers = 4 * n + of_lines(plan);
+  if (plan->inner) numbers = 2 * n + 4 * (size_t)plan->inner->n + of_lines(plan->inner);
   return numbers * (size_t)lanes * (plan->wide ? sizeof(double) : sizeof(float));
 }
 void wk__fft_rows(const wk__fft_plan *plan, void *scratch, int lanes, void **out_re, void **out_im) {

@@ -6,7 +6,12 @@
 
 #include "cpu/fft/fft.h"
 
-enum { WK__FFT_MAX_STAGES = 64, WK__FFT_MAX_FACTOR = 13 };
+enum {
+  WK__FFT_MAX_STAGES = 64,
+  WK__FFT_MAX_FACTOR = 13,
+  WK__FFT_SPLIT_FROM = 1 << 16, /* the least length that is a grid; rows of it come one by one */
+  WK__FFT_SPLIT_LANES = 16,     /* of the grid's lines, that go together */
+};
 
 struct wk__fft_plan {
   _Atomic int references;
@@ -16,6 +21,10 @@ struct wk__fft_plan {
   uint8_t factors[WK__FFT_MAX_STAGES];
   void *twiddles[WK__FFT_MAX_STAGES]; /* (n / (f1 ... fk), f - 1) pairs: powers of the stage's root of one */
   void *roots[WK__FFT_MAX_STAGES];    /* (f) pairs: the roots of one of the factor itself */
+  /* of a long transform, n = its columns' length times its rows': lines are transformed one way, then the other */
+  const struct wk__fft_plan *columns, *rows; /* NULL: it is none */
+  void *turns; /* in between: the (n) real parts of e^(-2 pi i j k / n), then the imaginary ones, as stages.h wants them
+                */
   /* of a length with a large factor */
   const struct wk__fft_plan *inner; /* of the convolution; NULL: there is none */
   void *chirp;                      /* (n) pairs: e^(-pi i j^2 / n) */

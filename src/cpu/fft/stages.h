@@ -108,6 +108,79 @@ static void NAME(run_stages)(const wk__fft_plan *plan, REAL *re, REAL *im, REAL 
   *out_im = im;
 }
 
+/* Copies between lines side by side, WK__FFT_SPLIT_LANES of them, and numbers of memory. All lanes, mostly, at once. */
+static inline void NAME(copy_lanes)(const REAL *from, int lanes, REAL *to) {
+  if (WK_LIKELY(lanes == WK__FFT_SPLIT_LANES))
+    memcpy(to, from, WK__FFT_SPLIT_LANES * sizeof *to);
+  else
+    memcpy(to, from, (size_t)lanes * sizeof *to);
+}
+static void NAME(take_columns)(const REAL *from, int64_t length, int64_t columns, int lanes, REAL *to) {
+  for (int64_t j = 0; j < length; j++) NAME(copy_lanes)(from + j * columns, lanes, to + j * WK__FFT_SPLIT_LANES);
+}
+static void NAME(give_columns)(const REAL *from, int64_t length, int64_t columns, int lanes, REAL *to) {
+  for (int64_t j = 0; j < length; j++) NAME(copy_lanes)(from + j * WK__FFT_SPLIT_LANES, lanes, to + j * columns);
+}
+/* To (length, lanes) without gaps, which turns lie like */
+static void NAME(give_turned)(const REAL *re, const REAL *im, int64_t length, int lanes, const REAL *turn_re,
+                              const REAL *turn_im, REAL *to_re, REAL *to_im) {
+  for (int64_t j = 0; j < length; j++) {
+    int64_t x = j * WK__FFT_SPLIT_LANES, y = j * lanes;
+    VECTORISE
+    for (int k = 0; k < lanes; k++) {
+      REAL a = re[x + k], b = im[x + k], c = turn_re[y + k], d = turn_im[y + k];
+      to_re[y + k] = a * c - b * d;
+      to_im[y + k] = a * d + b * c;
+    }
+  }
+}
+/* Rows [r, r + lanes) of what the calls of give_turned have given: blocks of (rows, at most WK__FFT_SPLIT_LANES). */
+static void NAME(take_rows)(const REAL *from, int64_t rows, int64_t r, int64_t length, int lanes, REAL *to) {
+  for (int64_t c = 0; c < length; c += WK__FFT_SPLIT_LANES) {
+    int width = (int)wk__min(WK__FFT_SPLIT_LANES, length - c);
+    const REAL *block = from + c * rows + r * width;
+    for (int j = 0; j < width; j++)
+      for (int k = 0; k < lanes; k++) to[(c + j) * WK__FFT_SPLIT_LANES + k] = block[k * width + j];
+  }
+}
+
+/* With n = a b, j = b j1 + j2 and k = k1 + a k2: sums over j1, of a numbers b apart, then turns by e^(-2 pi i j2 k1 /
+ * n), then sums over j2 (Bailey, 1990). Lines go through a block that caches hold, so that memory is read twice. The
+ * result lies where the numbers were. */
+static void NAME(run_grid)(const wk__fft_plan *plan, REAL *re, REAL *im, REAL *other_re, REAL *other_im, REAL *lines) {
+  int64_t a = plan->columns->n, b = plan->rows->n, block = WK__FFT_SPLIT_LANES * wk__max(a, b);
+  REAL *x = lines, *y = x + block, *u = y + block, *v = u + block, *out_re, *out_im;
+  const REAL *turn_re = plan->turns, *turn_im = turn_re + plan->n;
+  for (int64_t c = 0; c < b; c += WK__FFT_SPLIT_LANES) {
+    int lanes = (int)wk__min(WK__FFT_SPLIT_LANES, b - c);
+    int64_t at = a * c;
+    NAME(take_columns)(re + c, a, b, lanes, x);
+    NAME(take_columns)(im + c, a, b, lanes, y);
+    NAME(run_stages)(plan->columns, x, y, u, v, WK__FFT_SPLIT_LANES, &out_re, &out_im);
+    NAME(give_turned)(out_re, out_im, a, lanes, turn_re + at, turn_im + at, other_re + at, other_im + at);
+  }
+  for (int64_t r = 0; r < a; r += WK__FFT_SPLIT_LANES) {
+    int lanes = (int)wk__min(WK__FFT_SPLIT_LANES, a - r);
+    NAME(take_rows)(other_re, a, r, b, lanes, x);
+    NAME(take_rows)(other_im, a, r, b, lanes, y);
+    NAME(run_stages)(plan->rows, x, y, u, v, WK__FFT_SPLIT_LANES, &out_re, &out_im);
+    NAME(give_columns)(out_re, b, a, lanes, re + r);
+    NAME(give_columns)(out_im, b, a, lanes, im + r);
+  }
+}
+
+/* A transform without a convolution; `lines` behind the rest of the scratch memory is a grid's. */
+static void NAME(run_plain)(const wk__fft_plan *plan, REAL *re, REAL *im, REAL *other_re, REAL *other_im, REAL *lines,
+                            int lanes, REAL **out_re, REAL **out_im) {
+  if (!plan->columns) {
+    NAME(run_stages)(plan, re, im, other_re, other_im, lanes, out_re, out_im);
+    return;
+  }
+  NAME(run_grid)(plan, re, im, other_re, other_im, lines);
+  *out_re = re;
+  *out_im = im;
+}
+
 /* n adjacent numbers of each lane by c, or its conjugate. */
 static void NAME(by_chirp)(const REAL *c, int64_t n, int lanes, const REAL *re, const REAL *im, REAL *to_re,
                            REAL *to_im) {
@@ -124,13 +197,13 @@ static void NAME(by_chirp)(const REAL *c, int64_t n, int lanes, const REAL *re, 
 static void NAME(by_convolution)(const wk__fft_plan *plan, REAL *scratch, REAL *re, REAL *im, int lanes) {
   int64_t m = plan->inner->n, n = plan->n;
   size_t block = (size_t)(m * lanes);
-  REAL *a = scratch, *b = a + block, *c = b + block, *d = c + block, *x, *y, *u, *v;
+  REAL *a = scratch, *b = a + block, *c = b + block, *d = c + block, *lines = d + block, *x, *y, *u, *v;
   NAME(by_chirp)(plan->chirp, n, lanes, re, im, a, b);
   memset(a + n * lanes, 0, (size_t)((m - n) * lanes) * sizeof *a);
   memset(b + n * lanes, 0, (size_t)((m - n) * lanes) * sizeof *b);
-  NAME(run_stages)(plan->inner, a, b, c, d, lanes, &x, &y);
+  NAME(run_plain)(plan->inner, a, b, c, d, lines, lanes, &x, &y);
   NAME(by_chirp)(plan->spectrum, m, lanes, x, y, x, y);
-  NAME(run_stages)(plan->inner, y, x, y == b ? d : b, x == a ? c : a, lanes, &v, &u);
+  NAME(run_plain)(plan->inner, y, x, y == b ? d : b, x == a ? c : a, lines, lanes, &v, &u);
   NAME(by_chirp)(plan->chirp, n, lanes, u, v, re, im);
 }
 
@@ -143,7 +216,7 @@ static void NAME(run)(const wk__fft_plan *plan, REAL *scratch, int lanes, bool i
     return;
   }
   REAL *other_re = im + block, *other_im = other_re + block;
-  NAME(run_stages)(plan, first, second, other_re, other_im, lanes, &to_re, &to_im);
+  NAME(run_plain)(plan, first, second, other_re, other_im, other_im + block, lanes, &to_re, &to_im);
   if (to_re == first) return;
   memcpy(first, to_re, block * sizeof *first);
   memcpy(second, to_im, block * sizeof *second);

@@ -46,11 +46,28 @@ static void starts_of(const pass *p, const end *e, int64_t row, int lanes, char 
   }
 }
 
+/* One row without gaps, of numbers with two parts. */
+#define COPY(type)                                                                                                     \
+  static void part_##type(const type *restrict x, int64_t n, type *restrict re, type *restrict im) {                   \
+    for (int64_t j = 0; j < n; j++) re[j] = x[2 * j], im[j] = x[2 * j + 1];                                            \
+  }                                                                                                                    \
+  static void join_##type(const type *restrict re, const type *restrict im, int64_t n, type scale, type *restrict y) { \
+    for (int64_t j = 0; j < n; j++) y[2 * j] = re[j] * scale, y[2 * j + 1] = im[j] * scale;                            \
+  }
+COPY(float)
+COPY(double)
+
+static bool is_plain_row(const pass *p, const end *e) {
+  return p->lanes == 1 && e->complex && e->step == (p->wide ? 16 : 8);
+}
+
 /* The loops over elements, for both kinds of numbers. A cache line of a row is read, and written, at once: rows may lie
  * such that all their lines want the same few places of a cache. */
 #define LOAD(type)                                                                                                    \
   static void load_##type(const pass *p, char *const *rows, int lanes, type *re, type *im) {                          \
-    for (int64_t begin = 0, end; begin < p->from.count; begin = end) {                                                \
+    int64_t done = is_plain_row(p, &p->from) ? p->from.count : 0;                                                     \
+    if (done) part_##type((const type *)rows[0], done, re, im);                                                       \
+    for (int64_t begin = done, end; begin < p->from.count; begin = end) {                                             \
       end = wk__min(begin + LINE, p->from.count);                                                                     \
       for (int k = 0; k < lanes; k++)                                                                                 \
         for (int64_t j = begin; j < end; j++) {                                                                       \
@@ -71,7 +88,9 @@ static void starts_of(const pass *p, const end *e, int64_t row, int lanes, char 
   }                                                                                                                   \
   static void store_##type(const pass *p, char *const *rows, int lanes, const type *re, const type *im) {             \
     type scale = (type)p->scale;                                                                                      \
-    for (int64_t begin = 0, end; begin < p->to.count; begin = end) {                                                  \
+    int64_t done = is_plain_row(p, &p->to) ? p->to.count : 0;                                                         \
+    if (done) join_##type(re, im, done, scale, (type *)rows[0]);                                                      \
+    for (int64_t begin = done, end; begin < p->to.count; begin = end) {                                               \
       end = wk__min(begin + LINE, p->to.count);                                                                       \
       for (int k = 0; k < lanes; k++)                                                                                 \
         for (int64_t j = begin; j < end; j++) {                                                                       \

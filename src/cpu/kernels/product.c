@@ -5,6 +5,7 @@
 #include "cpu/kernels/product.h"
 
 #include "cpu/kernels.h"
+#include "cpu/quant/quant.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
 
@@ -136,9 +137,42 @@ static wk_status refuse_bool(const wk__call *c, const wk_tensor *t) {
   return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for 'Bool'", name);
 }
 
+/* A few rows of bfloat16 and a weight whose rows have no gaps: it is read as it lies, and its sums are those of
+ * quant.h. */
+static bool few_of_bf16(const matrices *p, const wk_tensor *a, const wk_tensor *b, const wk_tensor *out) {
+  int columns = wk__block_sizes[WK__QUANT_BF16].elements;
+  return out->dtype == WK_BFLOAT16 && a->dtype == WK_BFLOAT16 && b->dtype == WK_BFLOAT16 && !p->hooks &&
+         p->batch == 1 && p->alpha == 1 && p->m <= WK__BF16_FEW_ROWS && p->k > 0 && p->k % columns == 0 &&
+         p->a_column == 1 && (p->a_row == p->k || p->m == 1) && p->b_row == 1 && p->b_column == p->k;
+}
+
+/* out + beta added, both of float without gaps */
+static void add_scaled(wk_tensor *out, double beta, const wk_tensor *added) {
+  float *y = (float *)wk__data(out);
+  const float *x = (const float *)wk__data(added);
+  for (int64_t i = 0, count = wk__numel(out); i < count; i++) y[i] += (float)beta * x[i];
+}
+
+static wk_status multiply_few_bf16(const matrices *p, wk_tensor *a, const wk_tensor *b, wk_tensor *out) {
+  wk__packed_weight w = {.format = WK__QUANT_BF16, .n = p->n, .k = p->k, .data = wk__data(b)};
+  wk_value rows = {0}, sums = {0}, added = {0};
+  wk_status status = in_gemm_dtype(a, &rows);
+  if (status == WK_OK) status = in_gemm_dtype(out, &sums);
+  if (status == WK_OK && p->beta != 0) status = in_gemm_dtype(out, &added);
+  if (status == WK_OK)
+    status = wk__quant_weights(&w, p->m, (const float *)wk__data(rows.tensor), NULL, (float *)wk__data(sums.tensor));
+  if (status == WK_OK && p->beta != 0) add_scaled(sums.tensor, p->beta, added.tensor);
+  if (status == WK_OK) status = wk__copy_into(out, sums.tensor);
+  wk_value_release(&rows);
+  wk_value_release(&sums);
+  wk_value_release(&added);
+  return status;
+}
+
 /* The same for any dtype of `out`; a and b are operands. */
 static wk_status multiply(const matrices *p, wk_tensor *a, wk_tensor *b, wk_tensor *out) {
   if (out->dtype == WK_FLOAT32 || out->dtype == WK_FLOAT64) return gemm(p, a, b, out);
+  if (few_of_bf16(p, a, b, out)) return multiply_few_bf16(p, a, b, out);
   wk_value wide_a = {0}, wide_b = {0}, wide_out = {0};
   wk_status status = in_gemm_dtype(a, &wide_a);
   if (status == WK_OK) status = in_gemm_dtype(b, &wide_b);

@@ -5,10 +5,10 @@
  *   wk__quant_weights    A (m, k) of floats, a weight of int8, of packed int4 or of GGUF's blocks
  *
  * What is computed, to the bit. Sums of integers have no order. A weight of int8 or of blocks meets few rows of A
- * (WK__QUANT_FEW_ROWS) in sums that go as those of a reduction: element e of a row to lane e mod 32, chains of fused
- * multiply-adds, the lanes folded in halves. Packed int4 meets them group by group: a chain over the group's ascending
- * k of x (q - 8), then y = scale chain + y and y = zero sum(x) + y, both fused. More rows multiply the weight in float
- * by the GEMM, which is then given it part by part.
+ * (WK__QUANT_FEW_ROWS, of bfloat16 WK__BF16_FEW_ROWS) in sums that go as those of a reduction: element e of a row to
+ * lane e mod 32, chains of fused multiply-adds, the lanes folded in halves. Packed int4 meets them group by group: a
+ * chain over the group's ascending k of x (q - 8), then y = scale chain + y and y = zero sum(x) + y, both fused. More
+ * rows multiply the weight in float by the GEMM, which is then given it part by part.
  *
  * Invariant: the result depends neither on the thread count nor on the CPU level.
  * Tests: tests/c/test_quant.c, tests/python/test_quantize.py. */
@@ -19,8 +19,9 @@
 
 enum {
   WK__QUANT_FEW_ROWS = 6,
-  WK__INT4_COLUMNS = 16, /* rows of the weight in a panel */
-  WK__INT4_DEPTH = 8,    /* of each as many neighbours in one word */
+  WK__BF16_FEW_ROWS = 16, /* the same of bfloat16 */
+  WK__INT4_COLUMNS = 16,  /* rows of the weight in a panel */
+  WK__INT4_DEPTH = 8,     /* of each as many neighbours in one word */
 };
 
 /* ---- integers ---- */

@@ -28,6 +28,12 @@ typedef void wk__blocks_dot_fn(wk__quant_format format, int rows, int64_t k, con
 typedef void wk__int4_dot_fn(int panels, int64_t k, int64_t group, const float *x, const float *sums,
                              const uint8_t *packed, const float *scales, int64_t n, float *y);
 
+/* The same for `columns` rows of bfloat16, of 32 elements or a multiple, and any rows of x: y (rows, columns), its rows
+ * y_row apart. x has been arranged, all its rows at once, by `part`. */
+typedef void wk__bf16_part_fn(int64_t count, const float *x, float *out);
+typedef void wk__bf16_dot_fn(int rows, int columns, int64_t k, const float *x, const uint16_t *w, float *y,
+                             int64_t y_row);
+
 typedef void wk__block_decode_fn(const void *restrict block, float *restrict out);
 
 typedef struct wk__quant_kernels {
@@ -39,6 +45,9 @@ typedef struct wk__quant_kernels {
   int int4_panels;
   wk__int4_dot_fn *int4;
   wk__blocks_dot_fn *blocks;
+  int bf16_columns;
+  wk__bf16_part_fn *bf16_part;
+  wk__bf16_dot_fn *bf16;
   wk__block_decode_fn *decode[WK__QUANT_FORMATS]; /* of formats with blocks */
 } wk__quant_kernels;
 

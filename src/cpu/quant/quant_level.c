@@ -304,6 +304,98 @@ static void int4_dot(int panels, int64_t k, int64_t group, const float *x, const
                 y + i * WK__INT4_COLUMNS);
 }
 
+/* ---- bfloat16: each vector of memory gives its even and its odd elements ---- */
+
+#if WK_VECTOR_BYTES == 64
+enum { BF16_ROWS = 3, BF16_COLUMNS = 4 };
+#define HALVES(a, b)                                                                       \
+  (__builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) + \
+   __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31))
+#define FOUR_APART(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11)
+#define TWO_APART(v) __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13)
+#define ONE_APART(v) __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14)
+#elif WK_VECTOR_BYTES == 32
+enum { BF16_ROWS = 3, BF16_COLUMNS = 1 };
+#define HALVES(a, b) \
+  (__builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11) + __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15))
+#define TWO_APART(v) __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5)
+#define ONE_APART(v) __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6)
+#else
+enum { BF16_ROWS = 1, BF16_COLUMNS = 1 };
+#define HALVES(a, b) (__builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7))
+#define ONE_APART(v) __builtin_shufflevector(v, v, 1, 0, 3, 2)
+#endif
+
+/* `fold` of sums whose even and odd lanes lie in neighbouring vectors: both are folded by themselves up to the last. */
+WK_INLINE float fold_parted(vf *v) {
+#pragma GCC unroll 4
+  for (int width = VECTORS / 2; width >= 2; width /= 2)
+    for (int i = 0; i < width; i++) v[i] += v[i + width];
+  vf both = HALVES(v[0], v[1]);
+#ifdef FOUR_APART
+  both += FOUR_APART(both);
+#endif
+#ifdef TWO_APART
+  both += TWO_APART(both);
+#endif
+  both += ONE_APART(both);
+  return both[0] + both[LANES / 2];
+}
+
+/* Every 2 LANES elements, the even before the odd, as bf16_rows wants x. */
+static void bf16_part(int64_t count, const float *x, float *out) {
+  for (int64_t p = 0; p < count; p += (int64_t)2 * LANES) {
+    vf even, odd;
+    part_pairs(x + p, &even, &odd);
+    vf_store(out + p, even);
+    vf_store(out + p + LANES, odd);
+  }
+}
+
+/* `rows` of x with `columns` rows of w, constants wherever this is inlined. */
+WK_INLINE void bf16_rows(const int rows, const int columns, int64_t k, const float *x, const uint16_t *w, float *y,
+                         int64_t y_row) {
+  vf sum[BF16_ROWS][BF16_COLUMNS][VECTORS] = {0};
+  for (int64_t p = 0; p < k; p += FOLD) {
+#pragma GCC unroll 4
+    for (int v = 0; v < VECTORS; v += 2) {
+#pragma GCC unroll 4
+      for (int j = 0; j < columns; j++) {
+        vu both = (vu)vi_load((const int32_t *)(const void *)(w + j * k + p + v * LANES));
+        vf even = (vf)(both << 16), odd = (vf)(both & 0xffff0000u);
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++) {
+          sum[i][j][v] = vf_fma(vf_load(x + i * k + p + v * LANES), even, sum[i][j][v]);
+          sum[i][j][v + 1] = vf_fma(vf_load(x + i * k + p + (v + 1) * LANES), odd, sum[i][j][v + 1]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+    for (int j = 0; j < columns; j++) y[i * y_row + j] = fold_parted(sum[i][j]);
+}
+
+/* Four rows are two and two. */
+WK_INLINE void bf16_columns(const int columns, int rows, int64_t k, const float *x, const uint16_t *w, float *y,
+                            int64_t y_row) {
+  for (int taken; rows > 0; rows -= taken, x += taken * k, y += taken * y_row) {
+    taken = rows == 4 && BF16_ROWS > 1 ? 2 : (int)wk__min(rows, BF16_ROWS);
+    if (taken == 1) bf16_rows(1, columns, k, x, w, y, y_row);
+    if (BF16_ROWS > 1 && taken == 2) bf16_rows(2, columns, k, x, w, y, y_row);
+    if (BF16_ROWS > 1 && taken == 3) bf16_rows(3, columns, k, x, w, y, y_row);
+  }
+}
+
+static void bf16_dot(int rows, int columns, int64_t k, const float *x, const uint16_t *w, float *y, int64_t y_row) {
+  if (columns == BF16_COLUMNS) {
+    bf16_columns(BF16_COLUMNS, rows, k, x, w, y, y_row);
+    return;
+  }
+  for (int j = 0; j < columns; j++) bf16_columns(1, rows, k, x, w + j * k, y + j, y_row);
+}
+
 /* ================================================== blocks ====================================================== */
 
 /* GGUF's layouts of blocks: numbers of half precision, then small integers, the low bits of a stretch of elements
@@ -437,5 +529,8 @@ const wk__quant_kernels WK_LEVEL_NAME(quant_kernels) = {
     .int4_panels = INT4_PANELS,
     .int4 = int4_dot,
     .blocks = blocks_dot,
+    .bf16_columns = BF16_COLUMNS,
+    .bf16_part = bf16_part,
+    .bf16 = bf16_dot,
     .decode = DECODERS,
 };

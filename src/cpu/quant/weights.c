@@ -159,6 +159,25 @@ static void run_few_by_blocks(void *context, int64_t begin, int64_t end) {
   }
 }
 
+/* Rows of bfloat16, read as they lie; x is arranged. */
+static void run_few_bf16(void *context, int64_t begin, int64_t end) {
+  const few *f = context;
+  const wk__packed_weight *w = f->w;
+  for (int64_t j = begin; j < end; j += f->step) {
+    int64_t n = wk__min(f->step, end - j);
+    f->kernels->bf16((int)f->m, (int)n, w->k, f->x, (const uint16_t *)w->data + j * w->k, f->y + j, w->n);
+    for (int64_t i = 0; f->bias && i < f->m; i++)
+      for (int64_t c = j; c < j + n; c++) f->y[i * w->n + c] += f->bias[c];
+  }
+}
+
+static const float *arranged(const few *f) {
+  int64_t count = f->m * f->w->k;
+  float *x = wk__workspace_get(WK__WORKSPACE_KERNEL, (size_t)(count + 1) * sizeof *x);
+  if (x) f->kernels->bf16_part(count, f->x, x);
+  return x;
+}
+
 /* Of each group of each row of A */
 static float *sums_of_groups(const wk__packed_weight *w, int64_t m, const float *x) {
   int64_t groups = w->k / w->group;
@@ -172,6 +191,7 @@ static float *sums_of_groups(const wk__packed_weight *w, int64_t m, const float 
 
 static int64_t step_of(const wk__packed_weight *w, const wk__quant_kernels *kernels) {
   if (w->format == WK__QUANT_INT8) return kernels->int8_columns;
+  if (w->format == WK__QUANT_BF16) return kernels->bf16_columns;
   return w->format == WK__QUANT_INT4 ? kernels->int4_panels * WK__INT4_COLUMNS : 1;
 }
 
@@ -179,8 +199,10 @@ static wk_status multiply_few(const wk__packed_weight *w, int64_t m, const float
   few f = {.w = w, .kernels = wk__quant_kernels_get(), .m = m, .x = x, .bias = bias, .y = y};
   f.step = step_of(w, f.kernels);
   if (w->format == WK__QUANT_INT4 && !(f.sums = sums_of_groups(w, m, x))) return wk_error_category();
+  if (w->format == WK__QUANT_BF16 && !(f.x = arranged(&f))) return wk_error_category();
   int64_t grain = wk__ceil_div(wk__ceil_div(TASK_BYTES, wk__max(row_bytes(w), 1)), f.step) * f.step;
   wk__range_fn *run = wk__block_sizes[w->format].bytes ? run_few_by_blocks : run_few;
+  if (w->format == WK__QUANT_BF16) run = run_few_bf16;
   if ((double)m * (double)w->n * (double)w->k < PARALLEL_MIN_PRODUCTS)
     run(&f, 0, w->n);
   else
@@ -196,7 +218,8 @@ static void make_weight(void *context, int64_t row, int64_t column, int64_t rows
 }
 
 wk_status wk__quant_weights(const wk__packed_weight *w, int64_t m, const float *x, const float *bias, float *y) {
-  if (m <= WK__QUANT_FEW_ROWS) return multiply_few(w, m, x, bias, y);
+  if (m <= (w->format == WK__QUANT_BF16 ? WK__BF16_FEW_ROWS : WK__QUANT_FEW_ROWS))
+    return multiply_few(w, m, x, bias, y);
   wk__gemm_maker maker = {make_weight, (void *)w, .transposed = true};
   wk__gemm g = {.type = WK__GEMM_F32,
                 .m = m,

@@ -167,7 +167,7 @@ static int wrong_grad_dtype(const wk_tensor *t, const wk_tensor *grad) {
       "match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's grad_dtype "
       "attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the "
       "dtypes of a tensor and its gradient may break downstream systems that assume they match.",
-      c_name((wk_dtype)grad->dtype), wk__dtype_legacy((wk_dtype)t->dtype));
+      c_name((wk_dtype)grad->dtype), wk__dtype_legacy(wk_get_grad_dtype(t)));
   return -1;
 }
 static int wrong_grad_size(const wk_tensor *t, const wk_tensor *grad) {
@@ -197,9 +197,45 @@ static int set_grad(PyObject *self, PyObject *value, void *unused) {
     PyErr_SetString(PyExc_RuntimeError, "can't assign Variable as its own grad");
     return -1;
   }
-  if (grad->dtype != t->dtype) return wrong_grad_dtype(t, grad);
+  wk_dtype wanted = wk_get_grad_dtype(t);
+  if (wanted != WK_DTYPE_NONE && (wk_dtype)grad->dtype != wanted) return wrong_grad_dtype(t, grad);
   if (!wk__same_sizes(grad, t)) return wrong_grad_size(t, grad);
   return zero_or_raise(self, wk_set_grad(t, grad));
+}
+
+static PyObject *get_grad_dtype(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  const wk_tensor *t = wk__tensor_of(self);
+  if (!wk_is_leaf(t)) return PyErr_Format(PyExc_RuntimeError, "grad_dtype can only be accessed on leaf tensors.");
+  wk_dtype dtype = wk_get_grad_dtype(t);
+  if (dtype == WK_DTYPE_NONE) Py_RETURN_NONE;
+  return wk__dtype_object(state_of(self), dtype);
+}
+static int wrong_before(wk_dtype dtype, const wk_tensor *grad) {
+  PyErr_Format(PyExc_RuntimeError,
+               "Cannot set grad_dtype to '%s' because there is already a gradient with dtype '%s'. Please clear the "
+               "gradient (.grad = None) before changing grad_dtype, or ensure the new grad_dtype matches the existing "
+               "gradient's dtype.",
+               wk__dtype_legacy(dtype), c_name((wk_dtype)grad->dtype));
+  return -1;
+}
+static int set_grad_dtype(PyObject *self, PyObject *value, void *unused) {
+  (void)unused;
+  wk_dtype dtype = WK_DTYPE_NONE;
+  if (!value) {
+    PyErr_SetString(PyExc_RuntimeError, "grad_dtype cannot be deleted");
+    return -1;
+  }
+  if (value != Py_None && Py_TYPE(value) != state_of(self)->dtype_type) {
+    PyErr_Format(PyExc_RuntimeError, "grad_dtype must be a torch.dtype or None, but got %s",
+                 wk__type_name(Py_TYPE(value)));
+    return -1;
+  }
+  if (value != Py_None && wk__dtype_from_python(state_of(self), value, &dtype) < 0) return -1;
+  wk_tensor *t = wk__tensor_of(self);
+  const wk_tensor *grad = wk_is_leaf(t) ? wk_get_grad(t) : NULL;
+  if (grad && dtype != WK_DTYPE_NONE && (wk_dtype)grad->dtype != dtype) return wrong_before(dtype, grad);
+  return zero_or_raise(self, wk_set_grad_dtype(t, dtype));
 }
 
 /* =============================================== flags and history ============================================== */
@@ -349,6 +385,8 @@ static int set_data(PyObject *self, PyObject *value, void *unused) {
 
 WK__OVERRIDABLE_GET(get_grad, "grad")
 WK__OVERRIDABLE_SET(set_grad, "grad")
+WK__OVERRIDABLE_GET(get_grad_dtype, "grad_dtype")
+WK__OVERRIDABLE_SET(set_grad_dtype, "grad_dtype")
 WK__OVERRIDABLE_GET(get_requires_grad, "requires_grad")
 WK__OVERRIDABLE_SET(set_requires_grad, "requires_grad")
 WK__OVERRIDABLE_GET(get_is_leaf, "is_leaf")
@@ -365,6 +403,8 @@ WK__OVERRIDABLE_SET(set_data, "data")
 PyGetSetDef wk__tensor_autograd_getset[] = {
     {"grad", get_grad_entry, set_grad_entry, "The accumulated gradient, or None.", NULL},
     {"_grad", get_grad_entry, set_grad_entry, NULL, NULL},
+    {"grad_dtype", get_grad_dtype_entry, set_grad_dtype_entry,
+     "The dtype that a leaf's .grad has and gradients become, or None for any.", NULL},
     {"requires_grad", get_requires_grad_entry, set_requires_grad_entry,
      "Whether operations on the tensor are recorded.", NULL},
     {"is_leaf", get_is_leaf_entry, NULL, "Whether it was not computed by a recorded operation.", NULL},
