@@ -765,6 +765,8 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);
   if (is_getter(t) && count == 1 && !names) return wk__getter_call(f, r, callable, args[0]);
   if (wk__is_partial(t)) return partial_call(f, r, callable, args, count, names);
+  if (BINDING->is_own_mode(t) && !wk__is_foreign(r, callable)) /* as a decorator */
+    return wk__call_looking(f, callable, args, count, names);
   PyObject *inner = wk__compiled_function(BINDING, callable);
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);
   if (t->tp_flags & Py_TPFLAGS_HEAPTYPE && wk__is_python_instance(callable)) {

@@ -208,6 +208,110 @@ for transformed in (
     plain(transformed)
 
 
+DOUBLE = torch.compile(lambda t: t.sin() * 2)
+TOTAL = torch.compile(lambda t: (t.sin() * 2).sum())
+
+
+@plain
+def transforms_of_compiled_functions(x):
+    return vmap(DOUBLE)(x), grad(TOTAL)(x), jacrev(TOTAL)(x)
+
+
+# ---- compile() inside ----
+
+
+@plain
+def compile_of_functions_and_modules(x):
+    @torch.compile
+    def double(t):
+        return t * 2
+
+    return double(x) + torch.compile(LINEAR)(x) + torch.compile(lambda t: t.sin(), dynamic=True)(x) + DOUBLE(x)
+
+
+# ---- questions to the tape ----
+
+
+@leaf
+def grad_fn_of_leaf_and_result(x):
+    y = (x * 2).sin()
+    count = len(y.grad_fn.name()) + len(y.grad_fn.next_functions) + len(type(y.grad_fn).__name__)
+    return (y * count * (2 if x.grad_fn is None else 3) * (5 if x.detach().grad_fn is None else 7)).sum()
+
+
+@leaf
+def nodes_behind_a_node(x):
+    y = (x * 2).sin()
+    before, number = y.grad_fn.next_functions[0]
+    return (y * len(before.name()) * (number + 1)).sum()
+
+
+@leaf
+def number_of_a_result(x):
+    a, b = x.unbind(0)
+    return (a * a.output_nr + b * b.output_nr).sum()
+
+
+@leaf
+def penalty_of_a_gradient(x):
+    (g,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    return (g.norm() - 1) ** 2
+
+
+# ---- grad modes as decorators ----
+
+
+@leaf
+def functions_with_modes(x):
+    @torch.no_grad()
+    def quiet(t):
+        return t * 2
+
+    @torch.no_grad
+    def bare(t):
+        return t * 3
+
+    @torch.enable_grad()
+    def loud(t):
+        return t * 5
+
+    @torch.set_grad_enabled(False)
+    def off(t):
+        return t * 7
+
+    with torch.no_grad():
+        y = loud(x)
+    return ((quiet(x) + bare(x) + off(x)) * x + y).sum()
+
+
+@leaf
+def function_in_inference_mode(x):
+    @torch.inference_mode()
+    def f(t):
+        return t * 2
+
+    return f(x.detach()) + 1
+
+
+@plain
+def generator_with_a_mode(x):
+    @torch.no_grad()
+    def parts(t):
+        yield t * 2
+        yield t * 3
+
+    return sum(parts(x))
+
+
+@plain
+def function_with_autocast(x):
+    @torch.autocast("cpu", dtype=torch.bfloat16)
+    def product(t):
+        return t @ t.T
+
+    return product(x)
+
+
 # ---- the tests ----
 
 
@@ -301,3 +405,22 @@ def test_an_error_inside_of_a_transform():
     for _ in range(3):
         with pytest.raises(RuntimeError, match="vmap: It looks like you're calling .item()"):
             compiled(torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("question", [lambda x: x.is_leaf, lambda x: x.grad_fn is None], ids=["is_leaf", "grad_fn"])
+def test_whether_an_argument_is_a_leaf_is_guarded(question):
+    compiled = torch.compile(lambda x: x * 2 if question(x) else x * 3)
+    made = torch.ones(2, requires_grad=True)
+    computed = made * 1
+    for _ in range(3):
+        assert compiled(made).tolist() == [2.0, 2.0]
+        assert compiled(computed).tolist() == [3.0, 3.0]
+
+
+def test_compile_inside_gives_what_it_was_given():
+    def f(x):
+        inner = torch.compile(LINEAR)
+        return inner(x), inner
+
+    found = torch.compile(f)(torch.ones(2, 3))
+    assert torch.equal(found[0], LINEAR(torch.ones(2, 3)))
