@@ -663,7 +663,8 @@ static bool python_by_code(wk__frame *f, wk__recording *r, PyObject *function, P
 
 static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *callable, PyObject *const *args,
                                  Py_ssize_t count, PyObject *names) {
-  if (is_marked(function, "_wick_disable")) return wk__refuse(f, "a call of a function that compiler.disable() keeps out");
+  if (is_marked(function, "_wick_disable"))
+    return wk__refuse(f, "a call of a function that compiler.disable() keeps out");
   if (wk__is_marked_constant(function))
     return wk__constant_call(f, f->session->recording, callable, args, count, names);
   wk__knowledge what = wk__known_python_function(function)->what;

@@ -408,10 +408,9 @@ static PyObject *attribute_of_module(wk__frame *f, wk__recording *r, PyObject *o
 }
 
 static const char *const tensor_facts[] = {
-    "dtype",   "device",    "ndim",         "itemsize", "nbytes",    "layout",        "is_cpu",  "is_meta",
-    "is_cuda", "is_sparse", "is_quantized", "is_mps",   "is_nested", "requires_grad", "shape",
-    "names",   "T",         "mT",           "H",        "mH",        "real",          "is_xpu",  "__class__",
-    "__doc__", "data"};
+    "dtype",     "device",       "ndim",   "itemsize",  "nbytes",        "layout",  "is_cpu", "is_meta", "is_cuda",
+    "is_sparse", "is_quantized", "is_mps", "is_nested", "requires_grad", "shape",   "names",  "T",       "mT",
+    "H",         "mH",           "real",   "is_xpu",    "__class__",     "__doc__", "data"};
 
 static bool is_in(PyObject *name, const char *const *list, size_t count) {
   for (size_t i = 0; i < count; i++)

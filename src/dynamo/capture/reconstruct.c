@@ -363,8 +363,8 @@ static wk__reg made_parameter(wk__recording *r, const wk__binding *b, PyObject *
   return made && with_attributes(r, b, o) ? wk__reg_find(r, o) : -1;
 }
 
-/* A tensor of a function transform: stored somewhere meanwhile (a module's parameter, say), or left over by one that has
- * ended, it is its inner value to whoever sees it outside. A tape of the transform can not be made again. */
+/* A tensor of a function transform: stored somewhere meanwhile (a module's parameter, say), or left over by one that
+ * has ended, it is its inner value to whoever sees it outside. A tape of the transform can not be made again. */
 static wk__reg tensor_of_level(wk__recording *r, const wk__binding *b, PyObject *o) {
   wk_tensor *t = b->tensor_of(o);
   if (!wk__level_depth_of(t) && t->keys & WK__KEY_AUTOGRAD) {

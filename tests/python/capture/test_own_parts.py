@@ -258,6 +258,17 @@ def penalty_of_a_gradient(x):
     return (g.norm() - 1) ** 2
 
 
+# ---- checks of factorizations ----
+
+
+@leaf
+def factorizations(x):
+    matrix = x[:, :2] @ x[:, :2].mT + torch.eye(2)
+    return (
+        torch.linalg.inv(matrix).sum() + torch.linalg.solve(matrix, x).sum() + torch.linalg.cholesky(matrix).sum()
+    )  # fmt: skip
+
+
 # ---- grad modes as decorators ----
 
 
@@ -424,3 +435,11 @@ def test_compile_inside_gives_what_it_was_given():
 
     found = torch.compile(f)(torch.ones(2, 3))
     assert torch.equal(found[0], LINEAR(torch.ones(2, 3)))
+
+
+def test_a_matrix_that_has_no_inverse():
+    compiled = torch.compile(torch.linalg.inv, fullgraph=True)
+    for _ in range(2):
+        assert torch.equal(compiled(torch.eye(2) * 2), torch.eye(2) / 2)
+        with pytest.raises(torch.linalg.LinAlgError, match="linalg.inv: The diagonal element 1 is zero"):
+            compiled(torch.zeros(2, 2))
