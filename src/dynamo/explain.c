@@ -37,6 +37,7 @@ static const char *const kind_names[] = {
     [WK__CHECK_UNBOUND] = "is unbound",
     [WK__CHECK_NO_GRAD] = "grad is None",
     [WK__CHECK_COMPUTED] = "is no leaf",
+    [WK__CHECK_LEAF] = "is_leaf ==",
     [WK__CHECK_TENSOR] = "is a tensor",
     [WK__CHECK_FITS] = "fits",
     [WK__CHECK_QUIET] = "raises nothing as a warning",

@@ -226,6 +226,8 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
       const wk_tensor *t = PyObject_TypeCheck(a, b->tensor_type) ? b->tensor_of(a) : NULL;
       return t && t->autograd && t->autograd->grad_fn && !t->base;
     }
+    case WK__CHECK_LEAF:
+      return PyObject_TypeCheck(a, b->tensor_type) && wk_is_leaf(b->tensor_of(a)) == check->b;
     case WK__CHECK_TENSOR:
       return PyObject_TypeCheck(a, b->tensor_type) && tensor_is(b, a, g->segment->recording->specs[check->b]);
     case WK__CHECK_FITS:

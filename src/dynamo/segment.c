@@ -182,6 +182,7 @@ int wk__segment_begin(wk__session *s) {
   s->low = s->start_count;
   s->grad_at_start = wk__thread.mode.grad_enabled;
   s->autocast_at_start = wk__autocast_mode();
+  s->level_at_start = wk__thread.mode.level;
   s->overrides_at_start = s->binding->overrides(s->binding->state);
   WK__BURY(s->handled_at_start);
   s->handled_at_start = PyErr_GetHandledException();

@@ -258,12 +258,12 @@ static int refuse_recompile(wk__session *s) {
   return -1;
 }
 
-/* A segment was found, or not. 0, or -1 with an exception. Under a mode, which sees every call, instructions are run
- * plainly, one after the other, until it is left. */
+/* A segment was found, or not. 0, or -1 with an exception. Under a mode, which sees every call, and between a
+ * transform's begin and end instructions are run plainly, one after the other, until it is left. */
 static int seek(wk__session *s) {
   /* Whole rounds of a loop may be replayed without an instruction that asks for signals. */
   if (WK_UNLIKELY(wk__hook_has_requests(s->thread)) && wk__serve_requests(s, s->thread) < 0) return -1;
-  if (s->binding->overrides(s->binding->state) & WK__OVERRIDE_BY_MODE) {
+  if (wk__thread.mode.level || s->binding->overrides(s->binding->state) & WK__OVERRIDE_BY_MODE) {
     s->mode = WK__MODE_PLAIN;
     return 0;
   }

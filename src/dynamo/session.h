@@ -82,7 +82,8 @@ struct wk__session {
   int low; /* frames of the segment's start that are still there */
   bool grad_at_start;
   int overrides_at_start, autocast_at_start;
-  PyObject *handled_at_start; /* owned: the exception in whose `except` block it began; NULL */
+  const struct wk__level *level_at_start; /* of function transforms, the innermost */
+  PyObject *handled_at_start;             /* owned: the exception in whose `except` block it began; NULL */
   wk__grad_watcher watcher;
   PyCodeObject **start_codes; /* (start_count) borrowed: the position that the segment began at */
   int *start_offsets;

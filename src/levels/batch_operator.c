@@ -81,11 +81,25 @@ static wk_int size_of_batch(const wk_op *op, const wk_value *args) {
   return wk_int_of(0);
 }
 
+/* A level of vmap of its own, which is there wherever the operator is run: a graph's executor has switched the layers
+ * off. Gives the mode of before, for `end_own_level`. */
+static bool begin_own_level(wk_int size, wk__thread_mode *out_before) {
+  *out_before = wk__thread.mode;
+  if (!wk__level_begin(WK__LEVEL_BATCH, size, WK__RANDOM_ERROR)) return false;
+  wk__thread.mode.keys_off &= (wk__keys)~WK__KEY_LEVEL;
+  return true;
+}
+static void end_own_level(const wk__thread_mode *before) {
+  wk__level_end();
+  wk__thread.mode.keys_off = before->keys_off;
+}
+
 static wk_status compute_batched(wk__call *c) {
   wk__recast r;
   wk_value made[WK__MAX_RESULTS] = {{0}};
   wk_scope scope;
-  if (!wk__level_begin(WK__LEVEL_BATCH, size_of_batch(c->op, c->args), WK__RANDOM_ERROR)) return WK_OUT_OF_MEMORY;
+  wk__thread_mode before;
+  if (!begin_own_level(size_of_batch(c->op, c->args), &before)) return WK_OUT_OF_MEMORY;
   wk_scope_begin(&scope);
   wk_status status = wk__recast_begin(&r, c->op, c->args, NULL);
   if (status == WK_OK) status = wrap_arguments(c->op, &r);
@@ -93,7 +107,7 @@ static wk_status compute_batched(wk__call *c) {
   if (status == WK_OK) status = take_out_results(c->op, made, c->results);
   wk__recast_end(&r);
   wk_scope_end(&scope);
-  wk__level_end();
+  end_own_level(&before);
   return status;
 }
 
@@ -161,7 +175,8 @@ static wk_status vjp_batched(wk__vjp *v) {
   wk_tensor **owned = space ? space + v->result_count + inputs : NULL;
   wk__recast r;
   wk_scope scope;
-  if (!space || !wk__level_begin(WK__LEVEL_BATCH, size_of_gradients(v), WK__RANDOM_ERROR)) {
+  wk__thread_mode before;
+  if (!space || !begin_own_level(size_of_gradients(v), &before)) {
     wk__free(space);
     return WK_OUT_OF_MEMORY;
   }
@@ -171,7 +186,7 @@ static wk_status vjp_batched(wk__vjp *v) {
   if (status == WK_OK) status = run_rule(v, r.args, space, owned);
   wk__recast_end(&r);
   wk_scope_end(&scope);
-  wk__level_end();
+  end_own_level(&before);
   for (int i = 0; i < inputs; i++) {
     if (!owned[i]) continue;
     wk__scope_add(owned[i]);

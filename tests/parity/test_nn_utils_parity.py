@@ -3,6 +3,7 @@
 import importlib
 import warnings
 
+import pytest
 from compare import same
 
 importlib.import_module("torch.nn.utils.prune")  # which PyTorch does not load by itself
@@ -97,3 +98,48 @@ def test_functional_call():
         return found, layer.weight is before
 
     same(run)
+
+
+def _orthogonal(t, shape, orthogonal_map, use_trivialization):
+    """The weight, the gradient and the state of a layer whose free parameter has been moved."""
+    layer = t.nn.Linear(shape[1], shape[0], bias=False, dtype=t.float64)
+    numbers = t.arange(shape[0] * shape[1], dtype=t.float64).reshape(shape) ** 2
+    with t.no_grad():
+        layer.weight.copy_(t.sin(numbers * 1.7))
+    t.nn.utils.parametrizations.orthogonal(layer, "weight", orthogonal_map, use_trivialization=use_trivialization)
+    square = shape[0] == shape[1] or not use_trivialization  # else random numbers complete the matrix
+    original = layer.parametrizations.weight.original
+    with t.no_grad():
+        moved = t.cos(numbers * 0.9) * 0.3
+        original.add_(moved.tril(-1) if shape[0] >= shape[1] else moved.triu(1))
+    weight = layer.weight
+    (weight * numbers).sum().backward()
+    found = (weight, original.grad) if square else (weight.shape, original)
+    return (*found, list(layer.state_dict()))
+
+
+@pytest.mark.parametrize("use_trivialization", [True, False])
+@pytest.mark.parametrize("orthogonal_map", [None, "matrix_exp", "cayley", "householder"])
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)])
+def test_orthogonal(shape, orthogonal_map, use_trivialization):
+    same(lambda t: _orthogonal(t, shape, orthogonal_map, use_trivialization), tolerance=1e-9)
+
+
+def test_errors_of_orthogonal():
+    def linear(t):
+        return t.nn.Linear(2, 2)
+
+    def made(t):
+        return t.nn.utils.parametrizations.orthogonal
+
+    same(lambda t: made(t)(linear(t), "nothing"))
+    same(lambda t: made(t)(linear(t), "bias"))
+    same(lambda t: made(t)(linear(t), "weight", "other"))
+    same(lambda t: made(t)(t.nn.Linear(2, 2, dtype=t.complex64), "weight", "householder"))
+
+    def assign(t, map, size, trivial):
+        layer = made(t)(linear(t), "weight", map, use_trivialization=trivial)
+        layer.weight = t.ones(size, size)
+
+    same(lambda t: assign(t, "cayley", 3, True))
+    same(lambda t: assign(t, "matrix_exp", 2, False))

@@ -10,8 +10,8 @@ RANDOMNESS = ("error", "different", "same")
 
 
 def run_whole(function):
-    """Marks a function that begins levels: torch.compile does not look into it, and runs it as it is."""
-    function._wick_disable = True
+    """Marks a function that begins levels: where torch.compile cannot capture all of it, it runs as it is."""
+    function._wick_whole = True
     return function
 
 

@@ -223,7 +223,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend=None, mode=Non
         return functools.partial(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
         )
-    if disable:
+    if disable or _C._is_compiling():  # in a region that is captured it is looked through
         return model
     settings = _settings(_default_backend if backend is None else backend, mode, options, fullgraph, dynamic)
     from ..nn import Module

@@ -95,11 +95,16 @@ def check_floats(a, name, low=True):
 def check_info(info, name, text):
     """Raises what the first failed matrix of a batch says."""
     info = _C._level_plain(info)  # of a batch of vmap all examples
-    if info.device.type == "meta" or not bool((info != 0).any()):
+    if info.device.type == "meta":
         return
+    if (info != 0).any():  # capture knows a branch that does nothing but raise
+        raise _error_of(info, name, text)
+
+
+def _error_of(info, name, text):
     at = info.reshape(-1).nonzero()[0].item()
     batch = f"(Batch element {at}): " if info.dim() else ""
-    raise LinAlgError(f"{name}: {batch}{text.format(info.reshape(-1)[at].item())}")
+    return LinAlgError(f"{name}: {batch}{text.format(info.reshape(-1)[at].item())}")
 
 
 _SINGULAR_SOLVE = "The solver failed because the input matrix is singular."

@@ -636,9 +636,9 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
 
 /* =================================================== every call ================================================== */
 
-static bool is_disabled(PyObject *function) {
+static bool is_marked(PyObject *function, const char *mark) {
   PyObject *dict = ((PyFunctionObject *)function)->func_dict;
-  return dict && PyDict_GetItemString(dict, "_wick_disable");
+  return dict && PyDict_GetItemString(dict, mark);
 }
 
 /* Python functions that calls.c or its neighbours do in their own way. False: it is evaluated after all. */
@@ -663,7 +663,8 @@ static bool python_by_code(wk__frame *f, wk__recording *r, PyObject *function, P
 
 static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *callable, PyObject *const *args,
                                  Py_ssize_t count, PyObject *names) {
-  if (is_disabled(function)) return wk__refuse(f, "a call of a function that compiler.disable() keeps out");
+  if (is_marked(function, "_wick_disable"))
+    return wk__refuse(f, "a call of a function that compiler.disable() keeps out");
   if (wk__is_marked_constant(function))
     return wk__constant_call(f, f->session->recording, callable, args, count, names);
   wk__knowledge what = wk__known_python_function(function)->what;
@@ -674,6 +675,7 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
   bool by_code = what == WK__KNOWN_BY_CODE;
   if (by_code && python_by_code(f, f->session->recording, function, callable, args, count, names, &result))
     return result;
+  if (is_marked(function, "_wick_whole")) return wk__plain_call(f, callable, args, count, names);
   return enter(f, callable, args, count, names);
 }
 
@@ -764,6 +766,8 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);
   if (is_getter(t) && count == 1 && !names) return wk__getter_call(f, r, callable, args[0]);
   if (wk__is_partial(t)) return partial_call(f, r, callable, args, count, names);
+  if (BINDING->is_own_mode(t) && !wk__is_foreign(r, callable)) /* as a decorator */
+    return wk__call_looking(f, callable, args, count, names);
   PyObject *inner = wk__compiled_function(BINDING, callable);
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);
   if (t->tp_flags & Py_TPFLAGS_HEAPTYPE && wk__is_python_instance(callable)) {

@@ -59,6 +59,12 @@ bool wk__is_own_proxy(const wk__recording *r, PyObject *o) {
   return Py_TYPE(o) == &PyDictProxy_Type && wk__reg_find(r, o) < 0 && wk__was_made(r, o);
 }
 
+/* A node of the tape that the region has written. */
+bool wk__is_own_node(const wk__recording *r, PyObject *o) {
+  const PyTypeObject *base = Py_TYPE(o)->tp_base;
+  return base && strcmp(base->tp_name, "wick._C.Node") == 0 && wk__reg_find(r, o) < 0;
+}
+
 bool wk__is_own_object(const wk__recording *r, PyObject *o) {
   return wk__reg_find(r, o) < 0 && wk__known_class(Py_TYPE(o)) == WK__CLASS_OWN;
 }
@@ -230,6 +236,8 @@ static bool usable(inspection i, PyObject *o) {
   if (is_harmless(f, o)) return wk__know_bound(f, r, o);
   if (wk__known_class(t) == WK__CLASS_VALUE) return is_that_one(r, o);
   if (wk__is_own_object(r, o)) return held_usable(i, o);
+  if (wk__is_own_node(r, o)) return true;
+  if (wk__compiled_function(b, o)) return is_that_one(r, o);
   if (wk__is_own_proxy(r, o)) return held_usable(i, o);
   if (is_builtin_iterator(t)) return is_own_iterator(f, r, o) && held_usable(i, o);
   if (wk__is_python_instance(o)) return wk__depend_on_type(r, t) == 0;
@@ -400,10 +408,9 @@ static PyObject *attribute_of_module(wk__frame *f, wk__recording *r, PyObject *o
 }
 
 static const char *const tensor_facts[] = {
-    "dtype",   "device",    "ndim",         "itemsize", "nbytes",    "layout",        "is_cpu",  "is_meta",
-    "is_cuda", "is_sparse", "is_quantized", "is_mps",   "is_nested", "requires_grad", "is_leaf", "shape",
-    "names",   "T",         "mT",           "H",        "mH",        "real",          "is_xpu",  "__class__",
-    "__doc__", "data"};
+    "dtype",     "device",       "ndim",   "itemsize",  "nbytes",        "layout",  "is_cpu", "is_meta", "is_cuda",
+    "is_sparse", "is_quantized", "is_mps", "is_nested", "requires_grad", "shape",   "names",  "T",       "mT",
+    "H",         "mH",           "real",   "is_xpu",    "__class__",     "__doc__", "data"};
 
 static bool is_in(PyObject *name, const char *const *list, size_t count) {
   for (size_t i = 0; i < count; i++)
@@ -441,6 +448,22 @@ static bool hides_class(PyObject *owner, PyObject *name, PyObject *in_class) {
   return !Py_TYPE(in_class)->tp_descr_set && dict && *dict && PyDict_Contains(*dict, name) == 1;
 }
 
+static bool is_of_tape(PyObject *name) {
+  static const char *const names[] = {"is_leaf", "grad_fn", "output_nr"};
+  return is_in(name, names, WK_COUNT(names));
+}
+
+/* is_leaf, grad_fn and output_nr: whether there is a history is guarded. Which one a tensor from outside has is not. */
+static PyObject *attribute_of_tape(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  wk_tensor *t = f->session->binding->tensor_of(owner);
+  bool leaf = wk_is_leaf(t), foreign = wk__is_foreign(r, owner);
+  if (foreign && !leaf && PyUnicode_CompareWithASCIIString(name, "is_leaf") != 0)
+    return wk__refuse(f, "attribute %s of a tensor", TEXT(name));
+  if (foreign && t->keys & WK__KEY_AUTOGRAD && !wk__was_written(r, wk__reg_find(r, owner), name))
+    wk__check_once(r, WK__CHECK_LEAF, wk__reg_find(r, owner), leaf, NULL);
+  return PyObject_GetAttr(owner, name);
+}
+
 static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   const wk__binding *b = f->session->binding;
   wk__reg reg = wk__reg_find(r, owner);
@@ -454,13 +477,11 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
     }
     return grad ? grad : Py_NewRef(Py_None);
   }
-  bool taped = b->tensor_of(owner)->keys & WK__KEY_AUTOGRAD;
-  if (taped && !wk__is_foreign(r, owner)) taped = wk__grad_fn(b->tensor_of(owner));
-  if (!taped && PyUnicode_CompareWithASCIIString(name, "grad_fn") == 0) Py_RETURN_NONE;
   if (is_shape(name) && b->tensor_of(owner)->flags & WK__TENSOR_SYMBOLIC)
     return wk__sizes_object(r, b, b->tensor_of(owner));
   PyObject *in_class = wk__type_attribute(Py_TYPE(owner), name);
   if (in_class && hides_class(owner, name, in_class)) return own_attribute(f, r, reg, owner, name);
+  if (in_class && is_of_tape(name)) return attribute_of_tape(f, r, owner, name);
   bool method = in_class && (PyFunction_Check(in_class) || Py_TYPE(in_class) == &PyMethodDescr_Type ||
                              Py_TYPE(in_class) == &PyWrapperDescr_Type || Py_TYPE(in_class) == b->operator_type);
   if (method || (in_class && is_in(name, tensor_facts, WK_COUNT(tensor_facts)))) {
@@ -781,7 +802,8 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
       PyCFunction_Check(owner) || PyMethod_Check(owner) || is_namespace_of_values(owner) ||
       is_known_of_dict(r, owner, name) || Py_TYPE(owner) == b->size_type || b->is_own_mode(Py_TYPE(owner)) ||
       Py_TYPE(owner) == b->operator_type || Py_TYPE(owner) == *b->overload_type || PyCode_Check(owner) ||
-      wk__is_own_proxy(r, owner))
+      wk__is_own_proxy(r, owner) || wk__is_own_node(r, owner) ||
+      (wk__compiled_function(b, owner) && is_that_one(r, owner)))
     return PyObject_GetAttr(owner, name);
   bool dict = Py_TYPE(owner) == &PyODict_Type || wk__is_default_dict(Py_TYPE(owner));
   if (dict && wk__is_foreign(r, owner)) return attribute_as_usual(f, r, owner, name, PyObject_GetAttr);

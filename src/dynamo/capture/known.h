@@ -37,6 +37,7 @@ bool wk__hands_on(const wk__frame *f, PyObject *o);
 /* An argument of an operator, which takes symbolic integers as they are, alone, in lists and (`index`) in slices. */
 bool wk__operand_usable(wk__frame *f, PyObject *o);
 bool wk__index_usable(wk__frame *f, PyObject *key);
+bool wk__is_own_node(const wk__recording *r, PyObject *o); /* of the tape that the region has written */
 /* Of a C class whose instances a region may make and use (known_calls.def), and made in this one. */
 bool wk__is_own_object(const wk__recording *r, PyObject *o);
 /* A tensor, or lists, tuples and dictionaries that hold one; deep ones may. */

@@ -366,6 +366,7 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
   bool class_method =
       PyType_Check(self) && !self_is_first && wk__known_method((PyTypeObject *)self, name)->what == WK__KNOWN_LOOKS;
   if (class_method) return wk__call_looking(f, callable, args, count, names);
+  if (wk__is_own_node(r, self) && strcmp(name, "name") == 0) return wk__plain_call(f, callable, args, count, names);
   if (BINDING->is_own_mode(t)) return wk__plain_call(f, callable, args, count, names);
   if (wk__is_own_proxy(r, self)) return wk__call_looking(f, callable, args, count, names);
   if (t == &PyGen_Type) return wk__call_looking(f, callable, args, count, names);

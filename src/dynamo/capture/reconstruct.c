@@ -6,6 +6,7 @@
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
+#include "levels/levels.h"
 
 static wk__reg made_of(wk__recording *r, const wk__binding *b, PyObject *o, wk__step_kind kind, PyObject *const *items,
                        Py_ssize_t count) {
@@ -362,8 +363,24 @@ static wk__reg made_parameter(wk__recording *r, const wk__binding *b, PyObject *
   return made && with_attributes(r, b, o) ? wk__reg_find(r, o) : -1;
 }
 
+/* A tensor of a function transform: stored somewhere meanwhile (a module's parameter, say), or left over by one that
+ * has ended, it is its inner value to whoever sees it outside. A tape of the transform can not be made again. */
+static wk__reg tensor_of_level(wk__recording *r, const wk__binding *b, PyObject *o) {
+  wk_tensor *t = b->tensor_of(o);
+  if (!wk__level_depth_of(t) && t->keys & WK__KEY_AUTOGRAD) {
+    wk__record_failed(r, "the tape of a function transform that has ended is still alive");
+    return -1;
+  }
+  while (t->inner) t = t->inner->value;
+  PyObject *value = b->wrap(b->state, wk__retain(t));
+  wk__reg reg = value ? wk__reg_of(r, b, value) : -1;
+  Py_XDECREF(value);
+  return reg;
+}
+
 /* One that the graph makes; its class is not the graph's to know. */
 static wk__reg made_tensor(wk__recording *r, const wk__binding *b, PyObject *o) {
+  if (b->tensor_of(o)->inner) return tensor_of_level(r, b, o);
   if (!b->tensor_of(o)->trace) {
     wk__record_failed(r, "a tensor that came from unknown code");
     return -1;

@@ -51,6 +51,7 @@ typedef enum wk__read_kind {
   WK__CHECK_UNBOUND,   /* slot b of frame a (its stack behind the slots), or cell a (b = -1), is empty */
   WK__CHECK_NO_GRAD,   /* tensor a has no .grad */
   WK__CHECK_COMPUTED,  /* tensor a has a grad_fn, and is no view */
+  WK__CHECK_LEAF,      /* tensor a is a leaf (b = 1), or is none (0) */
   WK__CHECK_TENSOR,    /* tensor a is as specs[b] says */
   WK__CHECK_FITS,      /* float a can be converted to dtype b */
   WK__CHECK_QUIET,     /* no filter turns warnings of class a into errors */

@@ -4,7 +4,7 @@ The originals are parameters of module.parametrizations.weight, whose class is P
 """
 
 import copy
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from ... import _C
 from ..modules.container import ModuleDict, ModuleList
@@ -45,7 +45,7 @@ class ParametrizationList(ModuleList):
         super().__init__(modules)
         self.unsafe = unsafe
         shape, dtype, value = original.shape, original.dtype, original
-        with _C.no_grad():
+        with _C.no_grad(), suppress(NotImplementedError):  # one that cannot be assigned to starts as it is
             for module in reversed(self):
                 if hasattr(module, "right_inverse"):
                     value = module.right_inverse(value)
