@@ -1,6 +1,6 @@
 /* Tensors that are made in a region of Python data, of sizes, or of another tensor.
- * In: a call of tensor(), as_tensor(), from_numpy(), Tensor() or new_tensor(). Out: what the graph has in its place. Tests:
- * tests/python/capture/test_known_calls.py, test_features.py. */
+ * In: a call of tensor(), as_tensor(), from_numpy(), Tensor() or new_tensor(). Out: what the graph has in its place.
+ * Tests: tests/python/capture/test_known_calls.py, test_features.py. */
 #include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/cpython/objects.h"
@@ -47,7 +47,7 @@ PyObject *wk__tensor_of_data(wk__frame *f, PyObject *callable, PyObject *const *
   return copy;
 }
 
-/* The memory of an array that the region made, which nobody but this call will look at: it is a temporary value, or in
+/* The memory of an array that the region made, which only this call still looks at: it is a temporary value, or in
  * one variable that is not read again. So a tensor over that memory is as one of its values. Takes the references that
  * `known` says for known. */
 static bool is_last_look(wk__frame *f, PyObject *array, Py_ssize_t known) {

@@ -106,8 +106,8 @@ def talk(t):
     except ValueError as error:
         yield t + len(str(error))
     finally:
-        t.add_(0.5)
-    return t
+        k = t * 0.5
+    return k
 """
 
 
@@ -123,6 +123,7 @@ class Program:
         self.in_loop = False
         self.helpers = []
         self.sizes = seed % 2 == 1
+        self.falls = self.random.random() < 0.5  # it has destructors, else callbacks and signals
 
     def pick(self, *choices):
         return self.random.choice(choices)
@@ -544,7 +545,7 @@ class Program:
         elif kind == 1:
             self.line(f"with contextlib.suppress(KeyError), Scope(log), scoped(log, {t}) as {name}:")
             self.block(1)
-            self.line(f"    {self.pick(f'kept.append({name})', 'd[9]', f'kept.append(d[9])')}")
+            self.line(f"    {self.pick(f'kept.append({name})', 'd[9]', 'kept.append(d[9])')}")
         elif kind == 2:
             self.line(f"with contextlib.ExitStack() as {name}:")
             self.line(f"    {t} = {name}.enter_context(scoped(log, {t}))")
@@ -557,7 +558,7 @@ class Program:
     def ending(self):
         """What Python runs in between: destructors, callbacks of weak references, signals, the collector."""
         t, name = self.random.choice(self.tensors), self.name("e")
-        kind = self.random.randint(0, 5)
+        kind = self.pick(0, 1, 5) if self.falls else self.pick(2, 3, 4)
         if kind == 0:
             self.line(f"{name} = Falls(log, {t})")
             self.line(f"kept.append({name}.t * 2)")

@@ -848,3 +848,30 @@ def test_a_key_ends_the_recording_that_looks_for_it(use, forgets):
     Key.compiled = compiled = wick.compile(f)
     for _ in range(4):
         assert outcome(compiled) == expected
+
+
+class Falls:
+    def __init__(self, log):
+        self.log = log
+
+    def __del__(self):
+        self.log.append("gone")
+
+
+def handler(*_):
+    pass
+
+
+@pytest.mark.xfail(reason="an object with a destructor outlives a call that has set a signal's handler", strict=True)
+def test_a_destructor_behind_a_signal_handler_that_is_set():
+    def f(x, log):
+        before = signal.signal(signal.SIGUSR1, handler)
+        signal.signal(signal.SIGUSR1, before)
+        last = Falls(log)
+        return x * 2 if last else x
+
+    compiled = wick.compile(f)
+    for _ in range(4):
+        log = []
+        compiled(wick.ones(2), log)
+        assert log == ["gone"]
