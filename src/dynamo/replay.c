@@ -5,6 +5,7 @@
 #include "dynamo/capture/known.h"
 #include "dynamo/cpython/gil.h"
 #include "dynamo/session.h"
+#include "random/generator.h"
 
 /* ====================================================== graph ==================================================== */
 
@@ -143,6 +144,20 @@ static int drop_stale_grads(const wk__session *s, const wk__segment *g, PyObject
   return 0;
 }
 
+/* A graph that fails by what it has drawn is run plainly, with the same random numbers. */
+static uint8_t *state_before_draws(const wk__segment *g) {  // -> new, NULL: nothing is to be kept
+  wk__generator *generator = wk__generator_default();
+  if (!g->recording->checks_draws || !generator) return NULL;
+  uint8_t *state = PyMem_RawMalloc((size_t)wk__generator_state_bytes(generator));
+  if (state) wk__generator_get_state(generator, state);
+  return state;
+}
+
+static void draw_again(const uint8_t *state) {
+  wk__generator *generator = wk__generator_default();
+  if (wk__generator_set_state(generator, state, wk__generator_state_bytes(generator)) != WK_OK) wk_error_clear();
+}
+
 static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
   graph_run run;
   if (drop_stale_grads(s, g, values) < 0) return -1;
@@ -150,6 +165,7 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
   if (result == 0) result = fill_run(&run, s->binding, g->recording, values);
   if (result < 0) PyErr_NoMemory();
   if (result == 0) {
+    uint8_t *state = state_before_draws(g);
     if (g->lets_others_run) wk__gil_give();
     wk_status status = wk__compiled_graph_run(g->executor, run.inputs, run.numbers, run.results);
     if (g->lets_others_run) wk__gil_take_back();
@@ -160,8 +176,10 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
     }
     if (status != WK_OK) {
       s->binding->raise(s->binding->state);
+      if (state) draw_again(state);
       result = -1;
     }
+    PyMem_RawFree(state);
   }
   if (result == 0) result = take_results(&run, s, g, values);
   finish_run(&run, g->recording, values);

@@ -2,7 +2,8 @@
  *
  * The value is computed while it is recorded, beside the graph. Where it says that the program goes on, the graph gets
  * a call that fails where it does not: such a call is run plainly, and raises where it has to. An assertion that does
- * not hold at once ends the segment in front of it, and raises behind that.
+ * not hold at once ends the segment in front of it, and raises behind that. One of random numbers, which are drawn when
+ * the graph is run, is taken to hold with fullgraph=True: a run that finds otherwise fails.
  *
  * In: a tensor, at a branch. Out: the truth that goes on. Tests: tests/python/capture/test_assertions.py. */
 #include "dynamo/capture/known.h"
@@ -43,9 +44,13 @@ int wk__branch_on_tensor(wk__frame *f, wk__recording *r, PyObject *o) {
   if (!simple || !wk__frame_branch_raises(f, &branch)) return refuse(f, "a branch on a tensor's value");
   if (wk__is_foreign(r, o) && wk__tracer_node(f->session->tracer, t) == NULL) wk_error_clear();
   bool truth;
-  if (wk__tracer_truth(f->session->tracer, t, &truth) != WK_OK) {
+  wk_status told = wk__tracer_truth(f->session->tracer, t, &truth);
+  if (told != WK_OK) {
     wk_error_clear();
-    return refuse(f, "a check of a value that depends on random numbers");
+    bool whole = f->session->compiled->options.fullgraph && t->device.type == WK_CPU;
+    if (told != WK_UNSUPPORTED || !whole) return refuse(f, "a check of a value that depends on random numbers");
+    truth = branch.goes_on_if; /* one graph was asked for: as in PyTorch, it is found out when that is run */
+    r->checks_draws = true;
   }
   if (truth != branch.goes_on_if) {
     wk__refuse_as(f, WK__REFUSED_VALUE, "a check that fails");

@@ -365,7 +365,8 @@ static PyObject *control_end(wk__frame *f, PyObject *callable, PyObject *const *
 static PyObject *core_function(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
   if (strcmp(name, "tensor") == 0) return wk__tensor_of_data(f, callable, args, count, names, 0);
-  if (strcmp(name, "as_tensor") == 0) return wk__as_tensor_call(f, callable, args, count, names);
+  bool shares = strcmp(name, "as_tensor") == 0 || strcmp(name, "from_numpy") == 0;
+  if (shares) return wk__as_tensor_call(f, callable, args, count, names);
   if (strcmp(name, "_score_begin") == 0) return score_begin(f, callable, args, count, names);
   if (strcmp(name, "_score_end") == 0) return score_end(f, callable, args, count, names);
   if (strcmp(name, "_branch_begin") == 0 || strcmp(name, "_loop_begin") == 0)

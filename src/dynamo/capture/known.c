@@ -464,6 +464,16 @@ static PyObject *attribute_of_tape(wk__frame *f, wk__recording *r, PyObject *own
   return PyObject_GetAttr(owner, name);
 }
 
+/* How often a tensor of the region's own has been written, and what it is a view of: the same in each call. */
+static PyObject *history_of_made(wk__frame *f, const wk__recording *r, PyObject *owner, PyObject *name) {
+  const wk__binding *b = f->session->binding;
+  PyObject *found = PyObject_GetAttr(owner, name);
+  bool known = found && (!wk__is_tensor_object(f, found) || wk__reg_find(r, found) >= 0 ||
+                         wk__is_computed_here(b->tensor_of(found)));
+  if (found && !known) Py_SETREF(found, wk__refuse(f, "attribute %s that is a tensor from outside", TEXT(name)));
+  return found;
+}
+
 static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   const wk__binding *b = f->session->binding;
   wk__reg reg = wk__reg_find(r, owner);
@@ -488,6 +498,10 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
     if (method && PyFunction_Check(in_class)) wk__reg_constant(r, in_class);
     return PyObject_GetAttr(owner, name);
   }
+  static const char *const histories[] = {"_version", "_base"};
+  if (in_class && wk__is_computed_here(b->tensor_of(owner)) && !wk__is_foreign(r, owner) &&
+      is_in(name, histories, WK_COUNT(histories)))
+    return history_of_made(f, r, owner, name);
   return in_class ? wk__refuse(f, "attribute %s of a tensor", TEXT(name)) : own_attribute(f, r, reg, owner, name);
 }
 
@@ -891,7 +905,7 @@ PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module) {
     hooked |= status == 1;
     if (status == 0 || (status == 1 && i < HOOKS)) continue;
     Py_DECREF(name);
-    return wk__refuse(f, "a module with %s", around[i]);
+    return wk__refuse(f, r->failed[0] ? "a module with %s: %s" : "a module with %s", around[i], r->failed);
   }
   if (!no_hooks_of_all(f, r)) {
     Py_DECREF(name);

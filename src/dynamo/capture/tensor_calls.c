@@ -1,6 +1,6 @@
 /* Tensors that are made in a region of Python data, of sizes, or of another tensor.
- * In: a call of tensor(), as_tensor(), Tensor() or new_tensor(). Out: what the graph has in its place. Tests:
- * tests/python/capture/test_known_calls.py, test_features.py. */
+ * In: a call of tensor(), as_tensor(), from_numpy(), Tensor() or new_tensor(). Out: what the graph has in its place.
+ * Tests: tests/python/capture/test_known_calls.py, test_features.py. */
 #include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/cpython/objects.h"
@@ -47,15 +47,34 @@ PyObject *wk__tensor_of_data(wk__frame *f, PyObject *callable, PyObject *const *
   return copy;
 }
 
-/* as_tensor(t) of a tensor is itself or a conversion; of Python data it is tensor(). An array would share its memory.
- */
+/* The memory of an array that the region made, which only this call still looks at: it is a temporary value, or in
+ * one variable that is not read again. So a tensor over that memory is as one of its values. Takes the references that
+ * `known` says for known. */
+static bool is_last_look(wk__frame *f, PyObject *array, Py_ssize_t known) {
+  if (!wk__is_own_object(f->session->recording, array) || strcmp(Py_TYPE(array)->tp_name, "numpy.ndarray") != 0)
+    return false;
+  for (int slot = 0; slot < wk__frame_slot_count(f); slot++) {
+    if (wk__frame_slot(f, slot) != array) continue;
+    if (!wk__frame_slot_is_done(f, slot)) return false;
+    known++;
+  }
+  if (Py_REFCNT(array) > known) return false;
+  PyObject *base = PyObject_GetAttrString(array, "base");
+  bool last = base == Py_None || (base && is_last_look(f, base, 2)); /* of the array, and of this function */
+  Py_XDECREF(base);
+  PyErr_Clear();
+  return last;
+}
+
+/* as_tensor(t) of a tensor is itself or a conversion; of Python data it is tensor(). Of an array it would share the
+ * memory, as from_numpy() does: no graph knows what else is written there. */
 PyObject *wk__as_tensor_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                              PyObject *names) {
   if (count && wk__is_tensor_object(f, args[0]))
     return wk__arguments_usable(f, args, count, names) ? wk__plain_call(f, callable, args, count, names) : NULL;
   bool data = count && (wk__is_plain_value(BINDING, args[0]) || PyList_Check(args[0]) || PyTuple_Check(args[0]));
-  if (data) return wk__tensor_of_data(f, callable, args, count, names, 0);
-  return wk__refuse_as(f, count ? wk__refusal_of(f, args[0]) : WK__REFUSED_BREAK, "as_tensor() of an array");
+  if (data || (count && is_last_look(f, args[0], 1))) return wk__tensor_of_data(f, callable, args, count, names, 0);
+  return wk__refuse_as(f, count ? wk__refusal_of(f, args[0]) : WK__REFUSED_BREAK, "a tensor over an array's memory");
 }
 
 /* Tensor(2, 3) is memory without values, as empty() gives it; Tensor([1, 2]) data in the default dtype. Tensor(tensor)

@@ -237,6 +237,36 @@ int wk__frame_next_lets_go(const wk__frame *frame, int out_slots[2]) {
   }
 }
 
+static bool loads_slot(const wk__instruction *i, int slot) {
+  bool two = i->kind == WK__I_LOAD_FAST_2;
+  if (two) return wk__first_of_two(i->argument) == slot || wk__second_of_two(i->argument) == slot;
+  if (i->kind == WK__I_STORE_FAST_LOAD_FAST) return wk__second_of_two(i->argument) == slot;
+  bool one = i->kind == WK__I_LOAD_FAST || i->kind == WK__I_LOAD_FAST_OR_CELL || i->kind == WK__I_TAKE_FAST;
+  return (one || i->kind == WK__I_LOAD_CLOSURE) && i->argument == slot;
+}
+
+/* It asks for variables by their names, as locals() does. */
+static bool loads_all(const wk__frame *frame) {
+  static const char *const names[] = {"locals", "vars", "eval", "exec", "_getframe"};
+  PyObject *all = frame->code->co_names;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all); i++)
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+      if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(all, i), names[n]) == 0) return true;
+  return false;
+}
+
+/* Code lies in the order of its statements: only a jump back leads to what stands in front. */
+bool wk__frame_slot_is_done(const wk__frame *frame, int slot) {
+  const wk__instruction *code = frame->info->code, *next = &code[frame->next];
+  if (next->kind == WK__I_STORE_FAST && next->argument == slot) return true;
+  const wk__instruction *end = code + Py_SIZE(frame->code);
+  for (const wk__instruction *i = next; i < end; i = behind(i)) {
+    bool jumps_back = (i->kind >= WK__I_JUMP && i->kind <= WK__I_JUMP_IF_TRUE_OR_POP) && i->argument < 0;
+    if (loads_slot(i, slot) || jumps_back) return false;
+  }
+  return !loads_all(frame);
+}
+
 /* What KW_NAMES has said, in a frame that is filled behind it. */
 static PyObject *keyword_names_at(const wk__frame *frame, int offset) {
   const wk__instruction *code = frame->info->code;

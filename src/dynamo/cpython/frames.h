@@ -146,6 +146,9 @@ typedef struct wk__raising_branch {
 } wk__raising_branch;
 bool wk__frame_branch_raises(const wk__frame *frame, wk__raising_branch *out);
 
+/* No instruction that may still come looks at what the slot has now. */
+bool wk__frame_slot_is_done(const wk__frame *frame, int slot);
+
 /* How many slots the next instruction empties or fills again, written to out_slots; -1: it returns, all of them. */
 int wk__frame_next_lets_go(const wk__frame *frame, int out_slots[2]);
 

@@ -1856,3 +1856,38 @@ def misc_treemap(x):
 @feature
 def misc_dist_cat(x):
     return torch.distributions.Categorical(logits=x).entropy()
+
+
+@feature
+def numpy_grids_made_inside(x):
+    rows, columns = np.ogrid[:2, :3]
+    weights = (1 - abs(rows - 0.5) / 2) * (1 - abs(columns - 1) / 3)
+    return x + torch.from_numpy(weights)
+
+
+@feature
+def numpy_functions_of_constants(x):
+    inverse = np.linalg.inv(np.diag([1.0, 2.0, 4.0]))
+    shifted = torch.as_tensor(np.pad(inverse, 1))
+    return x + shifted[1:3, 1:4]
+
+
+@feature
+def writes_that_are_counted(x):
+    y = x * 2
+    before = y._version
+    y.add_(1)
+    return y * (y._version - before)
+
+
+@feature
+def base_of_a_view(x):
+    y = x.clone()
+    return y.view(-1) * (y.view(-1)._base is y) * (y._base is None)
+
+
+@feature
+def check_of_a_dropout(x):
+    y = torch.nn.functional.dropout(x, 0.5)
+    assert not y.isnan().any()
+    return y

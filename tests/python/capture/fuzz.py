@@ -6,7 +6,7 @@
 
 A program is a helper class, helper functions and `f(x, y, n, a, l, d, o, log)`. It does arithmetic, views, writes in
 place, loops, branches on numbers and on values of tensors, breaks (print, item, tolist), try, with, closures, early
-returns. Programs may raise: then both runs have to. All loops are short.
+returns, classes of its own, generators that are talked to, and lets destructors, callbacks and signals run. Programs may raise: then both runs have to. All loops are short.
 
 Every second program is about sizes: its tensors and its integer have other ones in almost every call, and it does more
 with them: arithmetic, comparisons, views and new tensors of such sizes, sizes in containers, attributes and results."""
@@ -15,6 +15,7 @@ with them: arithmetic, comparisons, views and new tensors of such sizes, sizes i
 
 import argparse
 import contextlib
+import gc
 import io
 import os
 import random
@@ -29,6 +30,12 @@ import wick  # noqa: E402
 from wick._C import Compiled, _run_program  # noqa: E402
 
 HEADER = """
+import contextlib
+import gc
+import signal
+import weakref
+
+
 class Cell:
     total = 2
 
@@ -60,6 +67,47 @@ class Scope:
     def __exit__(self, kind, value, trace):
         self.log.append(kind.__name__ if kind else "out")
         return kind is KeyError
+
+
+class Falls:
+    '''Says when it dies.'''
+
+    def __init__(self, log, t):
+        self.log = log
+        self.t = t
+
+    def __del__(self):
+        self.log.append("gone")
+        self.log.append(self.t.shape[0])
+
+
+class Wrong(ValueError):
+    def __init__(self, t, k):
+        super().__init__(k)
+        self.t = t
+
+
+@contextlib.contextmanager
+def scoped(log, t):
+    log.append("begin")
+    try:
+        yield t * 2
+    except KeyError as error:
+        log.append(str(error))
+    finally:
+        log.append("end")
+
+
+def talk(t):
+    k = 0
+    try:
+        while k < 3:
+            k += (yield t * k) or 1
+    except ValueError as error:
+        yield t + len(str(error))
+    finally:
+        k = t * 0.5
+    return k
 """
 
 
@@ -75,6 +123,7 @@ class Program:
         self.in_loop = False
         self.helpers = []
         self.sizes = seed % 2 == 1
+        self.falls = self.random.random() < 0.5  # it has destructors, else callbacks and signals
 
     def pick(self, *choices):
         return self.random.choice(choices)
@@ -410,6 +459,136 @@ class Program:
             self.pick(f"kept.extend({name}({t}))", f"kept.append(sum({name}({t})))", f"{t} = list({name}({t}))[1]")
         )
 
+    def class_(self):
+        name, t = self.name("Local"), self.random.choice(self.tensors)
+        self.line(f"class {name}({self.pick('Cell', 'Cell', 'object', 'Wrong')}):")
+        self.line(f"    rate = {self.number()}")
+        self.line("    made = []")
+        kind = self.random.randint(0, 3)
+        if kind == 0:
+            self.line("    def __call__(self, u):")
+            self.line("        self.made.append(1)")
+            self.line("        return u * self.rate + len(self.made)")
+            arguments = self.pick(f"({t}, 1)", f"({t}, 1)", "()")
+            self.line(f"kept.append({name}{arguments}({self.tensor(2)}))")
+        elif kind == 1:
+            self.line("    @classmethod")
+            self.line("    def of(cls, u):")
+            self.line("        return u * cls.rate")
+            self.line("    @staticmethod")
+            self.line("    def twice(u):")
+            self.line("        return u + u")
+            self.line(f"kept.append({name}.twice({name}.of({t})))")
+            self.line(f"kept.append([c.__name__ for c in {name}.__mro__])")
+        elif kind == 2:
+            self.line("    def __init_subclass__(cls, scale=2, **rest):")
+            self.line("        super().__init_subclass__(**rest)")
+            self.line("        cls.scale = scale")
+            self.line(f"class Below{name}({name}, scale={self.integer()}):")
+            self.line("    pass")
+            self.line(f"kept.append({t} * Below{name}.scale)")
+        else:
+            self.line("    def __getattr__(self, key):")
+            self.line("        if key == 'missing':")
+            self.line("            raise AttributeError(key)")
+            self.line("        return len(key)")
+            self.line(f"one{name} = {name}({self.pick(f'{t}, 2', f'{t}, 2', '')})")
+            self.line(f"kept.append({t} * one{name}.there + getattr(one{name}, 'missing', 1))")
+            if self.chance(0.3):
+                self.line(f"o.kept = type(one{name}).rate")
+
+    def conversation(self):
+        name, t = self.name("talk"), self.random.choice(self.tensors)
+        self.line(f"{name} = talk({t})")
+        for _ in range(self.random.randint(1, 4)):
+            self.line(
+                self.pick(
+                    f"kept.append(next({name}, None))",
+                    f"kept.append({name}.send(None))",
+                    f"kept.append({name}.throw(ValueError('ab')))",
+                    f"{name}.close()",
+                    f"kept.append([u.sum() for u in {name}])",
+                    f"def from{name}():\n{'    ' * (self.depth + 1)}kept.append((yield from {name}))\n"
+                    f"{'    ' * self.depth}kept.extend(from{name}())",
+                )
+            )
+
+    def raising(self):
+        t = self.random.choice(self.tensors)
+        self.line("try:")
+        self.block(1)
+        self.line("    try:")
+        self.depth += 1
+        self.block(1)
+        self.line("    " + self.pick(f"raise Wrong({t}, {self.integer()})", "{}['k']", "[][0]", "raise KeyError(n)"))
+        self.depth -= 1
+        self.line("    except (KeyError, IndexError) as error:")
+        self.line("        " + self.pick(f"raise Wrong({t} * 2, 3) from error", f"raise Wrong({t} + 1, 4)", "raise"))
+        if self.chance(0.5):
+            self.line("    finally:")
+            self.line(f"        {t} = {self.tensor(2)}")
+        self.line("except Wrong as wrong:")
+        self.line("    kept.append((wrong.t, wrong.args, type(wrong.__cause__), type(wrong.__context__)))")
+        if self.chance(0.4):
+            self.line("except LookupError as wrong:")
+            self.line("    kept.append(wrong.args)")
+
+    def managed(self):
+        t, name = self.random.choice(self.tensors), self.name("m")
+        kind = self.random.randint(0, 3)
+        if kind == 0:
+            self.line(f"with scoped(log, {t}) as {name}:")
+            self.block(1)
+            self.line(f"    kept.append({name})")
+            if self.chance(0.3):
+                self.line("    raise KeyError('inner')")
+        elif kind == 1:
+            self.line(f"with contextlib.suppress(KeyError), Scope(log), scoped(log, {t}) as {name}:")
+            self.block(1)
+            self.line(f"    {self.pick(f'kept.append({name})', 'd[9]', 'kept.append(d[9])')}")
+        elif kind == 2:
+            self.line(f"with contextlib.ExitStack() as {name}:")
+            self.line(f"    {t} = {name}.enter_context(scoped(log, {t}))")
+            self.line(f"    {name}.callback(log.append, {self.integer()})")
+            self.block(1)
+        else:
+            self.line(f"with contextlib.nullcontext({self.tensor(2)}) as {name}:")
+            self.line(f"    kept.append({name})")
+
+    def ending(self):
+        """What Python runs in between: destructors, callbacks of weak references, signals, the collector."""
+        t, name = self.random.choice(self.tensors), self.name("e")
+        kind = self.pick(0, 1, 5) if self.falls else self.pick(2, 3, 4)
+        if kind == 0:
+            self.line(f"{name} = Falls(log, {t})")
+            self.line(f"kept.append({name}.t * 2)")
+            self.line(self.pick(f"del {name}", f"{name} = None", f"{name} = Falls(log, {name}.t)", "pass"))
+        elif kind == 1:
+            self.line(f"o.falls = Falls(log, {self.tensor(2)})")
+        elif kind == 2:
+            self.line(f"{name} = Cell({t})")
+            self.line(f"w{name} = weakref.ref({name}{self.pick('', ', lambda r: log.append(7)')})")
+            self.line(f"kept.append(w{name}().step({t}))")
+            self.line(f"del {name}")
+            self.line(f"kept.append(w{name}() is None)")
+        elif kind == 3:
+            self.line(f"{name} = signal.signal(signal.SIGUSR1, lambda *_: log.append('signal'))")
+            self.line("try:")
+            self.line("    signal.raise_signal(signal.SIGUSR1)")
+            self.block(1)
+            self.line("finally:")
+            self.line(f"    signal.signal(signal.SIGUSR1, {name})")
+        elif kind == 4:
+            self.line(f"{name} = Cell({t})")
+            self.line(f"weakref.finalize({name}, log.append, {self.integer()})")
+            self.line(f"kept.append({name}.half)")
+            self.line(f"{name} = None")
+        else:
+            self.line(f"{name} = [Falls(log, {t})]")
+            self.line(f"{name}.append({name})")
+            self.line(f"del {name}")
+            self.line("gc.collect()")
+
     def early(self):
         if self.nested and self.chance(0.5):
             self.line(f"return {self.tensor(2)}, kept")
@@ -438,6 +617,11 @@ class Program:
             (self.with_, 1),
             (self.closure, 1 if not self.nested else 0),
             (self.generator, 0.5),
+            (self.class_, 1),
+            (self.conversation, 0.7),
+            (self.raising, 0.7),
+            (self.managed, 0.7),
+            (self.ending, 1),
             (self.early, 0.7),
             (self.random_numbers, 0.5),
             (self.about_sizes, 8 if self.sizes else 0),
@@ -490,6 +674,20 @@ NUMBERS = (2, 3, 5, 5, 4, 2, 7, 1, 3, 2, 9)
 RATES = (0.5, -0.75, 1.5, 1.0, 0.25, -0.0, 2.0, 0.125, -3.0, 0.75, 0.5)
 
 
+@contextlib.contextmanager
+def no_collector():
+    """When the collector runs, and with it destructors of what is in cycles, depends on what else was made."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+@no_collector()
 def outcomes(function, grad, sizes):
     out = []
     wick.manual_seed(5)
@@ -550,6 +748,7 @@ run(every, out)
 """
 
 
+@no_collector()
 def run_as_program(source, grad, sizes, hot_rounds):
     if sizes:
         every = [

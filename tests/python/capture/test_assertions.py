@@ -120,16 +120,47 @@ def test_other_branches_are_breaks():
     def goes_on(x, log):
         return x + 1 if x.sum() > 0 else x - 1
 
-    def of_random_numbers(x, log):
-        assert (wick.rand(2) < 2).all()
-        return x + 1
-
-    for function in (changes_something, goes_on, of_random_numbers):
+    for function in (changes_something, goes_on):
         with pytest.raises(Unsupported):
             wick.compile(function, fullgraph=True)(wick.ones(2), [])
         compiled = wick.compile(function)
         for x in (wick.ones(2), wick.ones(2), wick.ones(2) * 3):
             assert outcome(compiled, x) == outcome(function, x)
+
+
+def test_a_check_of_random_numbers():
+    def f(x):
+        y = wick.rand(2)
+        assert (y > 0.3).all(), "small"
+        return x + y
+
+    compiled, whole = wick.compile(f), wick.compile(f, fullgraph=True)
+    wick.manual_seed(0)
+    expected = [outcome(lambda x, log: f(x), wick.ones(2)) for _ in range(20)]
+    assert len(set(map(str, expected))) > 3
+    wick.manual_seed(0)
+    assert [outcome(lambda x, log: compiled(x), wick.ones(2)) for _ in range(20)] == expected
+
+    # One graph: the first calls find out when it is run, as PyTorch does.
+    wick.manual_seed(0)
+    failed = 0
+    for _ in range(20):
+        before = wick.get_rng_state()
+        try:
+            found = whole(wick.ones(2))
+        except (RuntimeError, AssertionError) as error:
+            assert "small" in str(error)
+            failed += 1
+            found = None
+        after = wick.get_rng_state()
+        wick.set_rng_state(before)
+        try:
+            plain = f(wick.ones(2))
+        except AssertionError:
+            plain = None
+        assert (found is None) == (plain is None) and (found is None or wick.equal(found, plain))
+        assert wick.equal(wick.get_rng_state(), after)
+    assert 0 < failed < 20
 
 
 def test_more_than_one_element_is_an_error():

@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 from capture_harness import Box, loud, module_of, numbers  # noqa: E402
 
 import wick  # noqa: E402
-from wick._C import Compiled, _dynamo_probe  # noqa: E402
+from wick._C import Compiled, _dynamo_probe, _run_program  # noqa: E402
 
 
 class Noted:
@@ -848,3 +848,68 @@ def test_a_key_ends_the_recording_that_looks_for_it(use, forgets):
     Key.compiled = compiled = wick.compile(f)
     for _ in range(4):
         assert outcome(compiled) == expected
+
+
+class Falls:
+    def __init__(self, log):
+        self.log = log
+
+    def __del__(self):
+        self.log.append("gone")
+
+
+def handler(*_):
+    pass
+
+
+@pytest.mark.xfail(reason="an object with a destructor outlives a call that has set a signal's handler", strict=True)
+def test_a_destructor_behind_a_signal_handler_that_is_set():
+    def f(x, log):
+        before = signal.signal(signal.SIGUSR1, handler)
+        signal.signal(signal.SIGUSR1, before)
+        last = Falls(log)
+        return x * 2 if last else x
+
+    compiled = wick.compile(f)
+    for _ in range(4):
+        log = []
+        compiled(wick.ones(2), log)
+        assert log == ["gone"]
+
+
+def talk(t):
+    try:
+        while True:
+            yield t * 1
+    finally:
+        t.add_(0.5)
+
+
+def leaves_a_generator(x):
+    left = talk(x)
+    next(left)
+    y = wick.cat([x[:1], (x * 2)[1:]])
+    y[0].tolist()
+    for _ in range(2):
+        talk(x).throw(ValueError("no"))
+
+
+HOT = """
+def run(values):
+    for x in values:
+        try:
+            f(x)
+        except ValueError:
+            pass
+
+
+run(values)
+"""
+
+
+@pytest.mark.xfail(reason="the end of a generator that an error leaves behind a break is run twice", strict=True)
+def test_a_generator_that_an_error_leaves_in_a_hot_loop_ends_once():
+    values = [wick.zeros(2) for _ in range(8)]
+    space = {"f": leaves_a_generator, "values": values}
+    _run_program(compile(HOT, "<hot>", "exec"), space, lambda function, line, kind: Compiled(function), 2, 2)
+    assert [x.tolist() for x in values] == [[0.5, 0.5]] * 8
