@@ -5,6 +5,7 @@
  * serves all launches of its shape. Out: a module in PTX with one entry, and what its arguments are.
  *
  *   pointwise: a thread has `each` neighbours along the innermost loop, read and written as vectors.
+ *   short rows: a thread has a row of `each` elements, at most 16, in registers, and folds them as 32 lanes would.
  *   rows:      `warps` warps have a row of one chunk in registers, 32 `each` elements a warp; lane l of a warp has
  * elements l, l + 32, ... of its part. What the elements of a lane come to goes on from warp to warp. long rows:
  * `warps` warps have a row, a chunk each in turns, in steps of 32 `each` elements; every phase reads it again. One
@@ -27,6 +28,7 @@
 
 typedef enum wk__ptx_mode {
   WK__PTX_POINTWISE,
+  WK__PTX_SHORT_ROWS,
   WK__PTX_ROWS,
   WK__PTX_LONG_ROWS,
   WK__PTX_COLUMNS,
@@ -38,7 +40,7 @@ typedef enum wk__ptx_mode {
 } wk__ptx_mode;
 enum { WK__PTX_TILE = 32, WK__PTX_TILE_WARPS = 8 }; /* elements of a tile's side; a warp has each 8th of its rows */
 enum { WK__PTX_COLUMN_CHUNKS = 64 };                /* of a column at most */
-enum { WK__PTX_MAX_LOOPS = 8, WK__PTX_MAX_EACH = 32 };
+enum { WK__PTX_MAX_LOOPS = 8, WK__PTX_MAX_EACH = 32, WK__PTX_SHORT_ROW = 16 };
 enum { WK__PTX_STILL, WK__PTX_ONE, WK__PTX_STRIDED }; /* how a walker moves with a loop */
 
 /* All of it is the key that a kernel is found by: no padding. */

@@ -67,6 +67,8 @@ void ptx_load(ptx_writer *w, int v);
 void ptx_store(ptx_writer *w, int v);
 /* What is the same for all of a thread's elements: coordinates and addresses, before anything is loaded. */
 void ptx_prepare(ptx_writer *w);
+/* How far apart a thread's elements are. */
+int ptx_distance(const ptx_writer *w);
 /* Long rows: the addresses of a step, whose first element is in %e. */
 void ptx_prepare_step(ptx_writer *w);
 

@@ -19,8 +19,11 @@ static int item_of(const ptx_writer *w, int walker) {
 static bool is_access(const ptx_writer *w, int walker) { return walker < w->nest->access_count; }
 static bool by_lanes(const ptx_writer *w) { return w->shape->mode != WK__PTX_POINTWISE && !ptx_is_tiles(w); }
 
-/* How far apart a thread's elements are. */
-static int distance(const ptx_writer *w) { return by_lanes(w) ? 32 : ptx_is_tiles(w) ? WK__PTX_TILE_WARPS : 1; }
+static bool is_short(const ptx_writer *w) { return w->shape->mode == WK__PTX_SHORT_ROWS; }
+
+int ptx_distance(const ptx_writer *w) {
+  return is_short(w) ? 1 : by_lanes(w) ? 32 : ptx_is_tiles(w) ? WK__PTX_TILE_WARPS : 1;
+}
 /* The loop that elements go along; of several reduction loops the last one. */
 static int element_loop(const ptx_writer *w) { return by_lanes(w) ? w->shape->p + w->shape->r - 1 : ptx_inner_loop(w); }
 
@@ -153,6 +156,15 @@ static void begin_tile(ptx_writer *w) {
   within(w, row.text, y.text, across);
 }
 
+/* Coordinates of the step's elements where a row goes over several loops: %q<loop>_<k>. */
+static void split_elements(ptx_writer *w) {
+  for (int k = 0; k < w->shape->each; k++) {
+    reg_name element = ptx_new(w, "b64");
+    ptx_line(w, "add.s64 %s, %%e, %d;", element.text, ptx_distance(w) * k);
+    split_index(w, k, element.text, w->shape->p, w->shape->p + w->shape->r);
+  }
+}
+
 void ptx_prepare(ptx_writer *w) {
   int p = w->shape->p;
   if (ptx_is_tiles(w))
@@ -169,15 +181,7 @@ void ptx_prepare(ptx_writer *w) {
     for (int d = 0; d < p; d++) add_moved(w, name.text, walker, d, coordinate(d, OF_ROW).text);
     if (w->shape->mode == WK__PTX_ROWS && w->shape->r == 1) add_moved(w, name.text, walker, p, "%e");
   }
-}
-
-/* Coordinates of the step's elements where a row goes over several loops: %q<loop>_<k>. */
-static void split_elements(ptx_writer *w) {
-  for (int k = 0; k < w->shape->each; k++) {
-    reg_name element = ptx_new(w, "b64");
-    ptx_line(w, "add.s64 %s, %%e, %d;", element.text, 32 * k);
-    split_index(w, k, element.text, w->shape->p, w->shape->p + w->shape->r);
-  }
+  if (is_short(w) && w->shape->r > 1) split_elements(w);
 }
 
 void ptx_prepare_step(ptx_writer *w) {
@@ -217,15 +221,15 @@ static place place_by_coordinates(ptx_writer *w, int walker, int k) {
 
 static place place_of(ptx_writer *w, int walker, int k) {
   place at = {.offset = 0};
-  bool steps = by_lanes(w) && w->shape->mode != WK__PTX_ROWS && moves(w, walker);
+  bool steps = by_lanes(w) && !is_short(w) && w->shape->mode != WK__PTX_ROWS && moves(w, walker);
   snprintf(at.reg.text, NAME, "%%%c%d", steps ? 's' : 'w', walker);
   if (!moves(w, walker)) return at;
   if (by_lanes(w) && w->shape->r > 1) return place_by_coordinates(w, walker, k);
   if (wk__ptx_move(w->shape, walker, element_loop(w)) == WK__PTX_ONE) {
-    at.offset = k * distance(w) * item_of(w, walker);
+    at.offset = k * ptx_distance(w) * item_of(w, walker);
   } else if (k) {
     reg_name stride = ptx_load_arg(w, WK__PTX_STRIDE, walker, element_loop(w)), moved = ptx_new(w, "b64");
-    ptx_line(w, "mad.lo.s64 %s, %s, %d, %s;", moved.text, stride.text, k * distance(w), at.reg.text);
+    ptx_line(w, "mad.lo.s64 %s, %s, %d, %s;", moved.text, stride.text, k * ptx_distance(w), at.reg.text);
     at.reg = moved;
   }
   return at;

@@ -203,18 +203,19 @@ static void take_other(ptx_writer *w, int v, const state *s, const state *other,
 /* Element k's number in its row. */
 static reg_name element_number(ptx_writer *w, int k) {
   reg_name number = ptx_new(w, "b64");
-  ptx_line(w, "add.s64 %s, %%e, %d;", number.text, 32 * k);
+  ptx_line(w, "add.s64 %s, %%e, %d;", number.text, ptx_distance(w) * k);
   return number;
 }
 
+static void take_element(ptx_writer *w, int v, const state *s, int k) {
+  reg_name guard = ptx_guard(w, k);
+  state other = {ptx_value(w, instr_of(w, v)->operands[0], k), {""}};
+  if (s->index.text[0]) other.index = element_number(w, k);
+  take_other(w, v, s, &other, guard.text);
+}
+
 static void take_elements(ptx_writer *w, int v, const state *s) {
-  int from = instr_of(w, v)->operands[0];
-  for (int k = 0; k < w->shape->each; k++) {
-    reg_name guard = ptx_guard(w, k);
-    state other = {ptx_value(w, from, k), {""}};
-    if (s->index.text[0]) other.index = element_number(w, k);
-    take_other(w, v, s, &other, guard.text);
-  }
+  for (int k = 0; k < w->shape->each; k++) take_element(w, v, s, k);
 }
 
 /* to = from of another lane: `mode` "down" or "idx", by `amount`. */
@@ -384,6 +385,33 @@ static void guard_elements(ptx_writer *w) {
     ptx_line(w, "add.s64 %s, %%e, %d;", at.text, 32 * k);
     ptx_line(w, "setp.lt.u64 %%in%d, %s, %s;", k, at.text, length.text);
     if (is_columns(w)) ptx_line(w, "and.pred %%in%d, %%in%d, %%live;", k, k);
+  }
+}
+
+/* Reduction v of a short row: each element is a lane's, and lanes are folded in halves, as fold_lanes does it. */
+static void fold_short(ptx_writer *w, int v) {
+  state lanes[WK__PTX_SHORT_ROW];
+  int count = w->shape->each;
+  emit_with_needs(w, v);
+  for (int k = 0; k < count; k++) {
+    lanes[k] = new_state(w, v);
+    begin_state(w, v, &lanes[k]);
+    take_element(w, v, &lanes[k], k);
+  }
+  for (int half = WK__PTX_SHORT_ROW / 2; half > 0; half /= 2)
+    for (int k = 0; k < half && k + half < count; k++) take_other(w, v, &lanes[k], &lanes[k + half], "");
+  finish(w, v, &lanes[0]);
+}
+
+static void write_short_rows(ptx_writer *w) {
+  ptx_line(w, ".reg .b64 %%e;");
+  ptx_line(w, "mov.b64 %%e, 0;");
+  ptx_prepare(w);
+  for (int phase = 0, count = phases_of(w); phase < count; phase++) {
+    emit_rows(w, phase);
+    for (int v = 1; v < (int)w->nest->instr_count; v++)
+      if (is_fold_of(w, v, phase)) fold_short(w, v);
+    emit_element_stores(w, phase);
   }
 }
 
@@ -897,8 +925,9 @@ static void write_beginning(ptx_writer *w) {
     ptx_line(w, "mul.wide.u32 %%row, %%block, %%threads;");
     ptx_line(w, "cvt.u64.u32 %%thread64, %%thread;");
     ptx_line(w, "add.s64 %%row, %%row, %%thread64;");
-    if (has_rows(w)) ptx_line(w, "shr.u64 %%row, %%row, 5;");
-    ptx_line(w, "setp.eq.u32 %%first, %%lane32, 0;");
+    bool alone = w->shape->mode == WK__PTX_SHORT_ROWS;
+    if (has_rows(w) && !alone) ptx_line(w, "shr.u64 %%row, %%row, 5;");
+    ptx_line(w, "setp.eq.u32 %%first, %s, 0;", alone ? "0" : "%lane32");
     ptx_line(w, "mov.u32 %%warp, 0;"); /* each has its row alone */
   }
   ptx_line(w, "setp.ge.u64 %%none, %%row, %s;", count.text);
@@ -952,6 +981,7 @@ static wk_status write_kernel(ptx_writer *w, const char *provenance) {
   for (int v = 1; v < (int)w->nest->instr_count; v++) w->varies[v] = value_varies(w, v);
   write_beginning(w);
   if (!has_rows(w)) write_pointwise(w);
+  if (w->shape->mode == WK__PTX_SHORT_ROWS) write_short_rows(w);
   if (w->shape->mode == WK__PTX_ROWS) write_rows(w);
   if (w->shape->mode == WK__PTX_LONG_ROWS) write_long_rows(w);
   if (w->shape->mode == WK__PTX_COLUMNS) write_columns(w);

@@ -220,7 +220,9 @@ static wk_status by_library(const operands *o, const conv *c, const int64_t *pad
   *out_done = false;
   if (!wk__cuda_switches.cudnn || !wk__cudnn_version() || is_large(o->x) || is_large(o->w) || is_large(o->y))
     return WK_OK;
-  bool last = c->dims == 2 && wk__has_channels_last(o->result == WK__CUDNN_W ? o->x : result);
+  /* Of one channel a group the library is several times slower with the channels last (9.19: 2395 for 685 us). */
+  bool by_channel = c->groups > 1 && c->groups == wk__size(o->x, 1);
+  bool last = c->dims == 2 && !by_channel && wk__has_channels_last(o->result == WK__CUDNN_W ? o->x : result);
   const char *format = last ? "channels_last" : "contiguous_format";
   wk__cudnn_convolution kind = kind_of(o, c, padding, last);
   wk_tensor *x = laid_out(o->x, format), *w = laid_out(o->w, format), *y = laid_out(o->y, format);

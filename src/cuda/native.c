@@ -95,7 +95,7 @@ static bool lies_in_columns(const wk__nest *nest, const wk__binding *b) {
 
 /* Rows that few warps would have to themselves. */
 static bool goes_in_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
-  return chunks_of(b) > MOST_WARPS && product(b, 0, b->p) * 4 < d->multiprocessors && wk__ptx_is_reduced_once(nest);
+  return chunks_of(b) > MOST_WARPS && product(b, 0, b->p) < d->multiprocessors && wk__ptx_is_reduced_once(nest);
 }
 
 /* Columns whose blocks would be few, of a length that is worth a second launch. */
@@ -123,6 +123,10 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   s->each = (uint8_t)wk__min(wk__ceil_div(rounds, s->warps), WK__PTX_MAX_EACH);
   bool in_registers = chunks_of(b) == 1 && (int64_t)s->each * s->warps >= rounds && s->each <= most;
   bool columns = lies_in_columns(nest, b), parts = goes_in_parts(nest, d, b);
+  if (in_registers && !columns && length_of(b) <= WK__PTX_SHORT_ROW) {
+    s->mode = WK__PTX_SHORT_ROWS;
+    s->each = (uint8_t)length_of(b);
+  }
   if (in_registers && !columns) return true;
   s->mode = columns ? WK__PTX_COLUMNS : parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS;
   s->each = nest->instr_count <= 24 && b->r == 1 ? step_of(nest) : LARGE_STEP; /* of several loops: coordinates */
@@ -152,6 +156,7 @@ static int tile_loop_of(const wk__nest *nest, const wk__binding *b) {
 /* Rows that are made of whole steps of all their warps, or whose chunks are made of steps. */
 static bool is_whole(const wk__binding *b, const wk__ptx_shape *s) {
   int64_t step = WK__REDUCE_LANES * s->each, length = length_of(b);
+  if (s->mode == WK__PTX_SHORT_ROWS) return true;
   if (s->mode == WK__PTX_ROWS) return length == step * s->warps;
   bool chunks = s->mode == WK__PTX_LONG_ROWS || s->mode == WK__PTX_PARTS;
   return chunks && length % step == 0 && WK__REDUCE_CHUNK % step == 0;
@@ -408,6 +413,7 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
   int64_t count = count_of(k, b), warps = k->shape.warps, word = 8 * k->states;
   switch (k->shape.mode) {
     case WK__PTX_POINTWISE:
+    case WK__PTX_SHORT_ROWS:
       return (grid){wk__ceil_div(count, THREADS), THREADS, 0};
     case WK__PTX_COLUMN_PARTS:
       return (grid){wk__ceil_div(count, LANES) * chunks_of(b) * (LANES / COLUMN_PART_LANES), LANES * COLUMN_PART_LANES,
@@ -427,6 +433,7 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
 
 static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__binding *b, CUevent begin) {
   static const char *const modes[] = {[WK__PTX_POINTWISE] = "pointwise",
+                                      [WK__PTX_SHORT_ROWS] = "short rows",
                                       [WK__PTX_ROWS] = "rows",
                                       [WK__PTX_LONG_ROWS] = "long rows",
                                       [WK__PTX_COLUMNS] = "columns",

@@ -85,7 +85,7 @@ check("scalar", lambda x: x.sum() * 2 + 1, x)
 """
 
 ROWS = """
-for length in (1, 31, 33, 200, 256):
+for length in (1, 2, 7, 16, 17, 31, 33, 200, 256):
     rows(length, torch.randn(5, length))
 rows("bf16", torch.randn(3, 300).bfloat16())
 for dtype in (torch.bfloat16, torch.float16, torch.int16):
@@ -98,6 +98,8 @@ rows("f64", torch.randn(3, 100).double().round(decimals=3))
 rows("ties", torch.randint(0, 4, (3, 300)).float())
 rows("nan", torch.tensor([[1.0, float("nan"), 3.0, float("nan")], [float("-inf")] * 4]))
 check("ints", lambda x: (x.sum(1), x.amax(1), x.prod(1), x.argmax(1)), torch.randint(-3, 4, (5, 100)))
+check("windows", lambda x: (*F.max_pool2d(x, 3, 2, 1, return_indices=True), F.avg_pool2d(x, 3, 1, 1), F.avg_pool2d(x, (4, 2))), torch.randn(2, 3, 9, 12))
+check("short in bf16", lambda x: (x.sum((1, 3)), x.amax((1, 3)), x.var((1, 3))), torch.randn(4, 3, 5, 4).bfloat16())
 check("two loops", lambda x: (x.sum((0, 2)), x.amax((0, 2))), torch.randn(6, 4, 20))
 check("mean", lambda x: (x.mean(), x.var(1), x.std()), torch.randn(20, 70))
 check("cross entropy", lambda x, t: F.cross_entropy(x, t), torch.randn(10, 100), torch.randint(0, 100, (10,)))
