@@ -1,5 +1,5 @@
 /* Recurrent layers on the device: for each step a product of the states with the weight and one kernel of the cells
- * (on_device/cells.c), in the order of cpu/rnn/rnn.c, whose bits they have. Layers with a projection are the host's.
+ * (on_device/cells.c), in the order of cpu/rnn/rnn.c. Layers with a projection are the host's.
  * Tests: tests/cuda/test_rnn.py, tests/device/. */
 #include "ops/rules/rnn.h"
 #include "cuda/cells.h"
