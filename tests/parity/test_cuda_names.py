@@ -16,7 +16,7 @@ LEFT_OUT = {
     },
 }
 MODULES = """cuda cuda.amp cuda.comm cuda.graphs cuda.jiterator cuda.memory cuda.nccl cuda.nvtx cuda.random cuda.sparse
-cuda.streams cuda.tunable""".split()
+cuda.streams cuda.tunable nn.parallel nn.parallel.comm""".split()
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -1,7 +1,7 @@
-"""Sharing out and taking together as functions with a derivative, which cat and chunk have; devices there are none of."""
+"""Sharing out and taking together as functions with a derivative, which copies, cat and chunk have."""
 
-from ... import _C
 from ..._names import getter as _getter
+from . import comm
 from .scatter_gather import gather
 
 __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter"]
@@ -13,6 +13,8 @@ class Gather:
     @staticmethod
     def apply(target_device, dim, *inputs):
         """One tensor of the shares."""
+        if any(t.device.type == "cpu" for t in inputs):
+            raise AssertionError("Gather function not implemented for CPU tensors")
         return gather(inputs, target_device, dim)
 
 
@@ -21,8 +23,8 @@ class Scatter:
 
     @staticmethod
     def apply(target_gpus, chunk_sizes, dim, input):
-        """The shares, views of the tensor."""
-        return tuple(input.split(chunk_sizes, dim) if chunk_sizes else input.chunk(len(target_gpus), dim))
+        """The shares."""
+        return comm.scatter(input, target_gpus, chunk_sizes, dim)
 
 
 class Broadcast:
@@ -30,8 +32,10 @@ class Broadcast:
 
     @staticmethod
     def apply(target_gpus, *inputs):
-        """The tensors themselves, as often as there are targets."""
-        return tuple(inputs) * len(target_gpus)
+        """All of them on the first device, all on the second, and so on."""
+        if any(t.device.type == "cpu" for t in inputs):
+            raise AssertionError("Broadcast function not implemented for CPU tensors")
+        return tuple(t for copies in comm.broadcast_coalesced(inputs, target_gpus) for t in copies)
 
 
 class ReduceAddCoalesced:
@@ -40,11 +44,12 @@ class ReduceAddCoalesced:
     @staticmethod
     def apply(destination, num_inputs, *grads):
         """The sums."""
-        return tuple(_C.stack(grads[i::num_inputs]).sum(0) for i in range(num_inputs))
+        shares = [grads[i : i + num_inputs] for i in range(0, len(grads), num_inputs)]
+        return comm.reduce_add_coalesced(shares, destination)
 
 
 def _get_stream(device):
-    """The stream that copies to a device: None, as for the CPU."""
+    """The stream that copies to a device: None, the current one."""
     return None
 
 
