@@ -106,3 +106,18 @@ def test_data_parallel_says_where_the_module_has_to_be():
         torch.nn.DataParallel(torch.nn.Linear(2, 2))(torch.ones(2, 2))
     alone = torch.nn.DataParallel(torch.nn.Linear(2, 2), device_ids=[1])
     assert alone.module.weight.device.index == 1 and alone(torch.ones(3, 2)).device.index == 1
+
+
+def test_functions_have_derivatives():
+    from wick.nn.parallel._functions import Broadcast, Gather, ReduceAddCoalesced, Scatter
+
+    x = torch.arange(6.0, device="cuda:0").requires_grad_()
+    shares = Scatter.apply([0, 1], [4, 2], 0, x)
+    Gather.apply("cpu", 0, *shares).square().sum().backward()
+    assert x.grad.tolist() == (2 * x).tolist()
+    copies = Broadcast.apply([0, 1], x, x * 2)
+    assert [t.device.index for t in copies] == [0, 0, 1, 1]
+    assert ReduceAddCoalesced.apply(0, 2, *copies)[1].tolist() == (4 * x).tolist()
+    for function in (lambda: Broadcast.apply([0], torch.ones(1)), lambda: Gather.apply(0, 0, torch.ones(1))):
+        with pytest.raises(AssertionError, match="not implemented for CPU tensors"):
+            function()

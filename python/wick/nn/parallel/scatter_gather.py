@@ -13,7 +13,8 @@ def is_namedtuple(obj):
     return isinstance(obj, tuple) and hasattr(obj, "_asdict") and hasattr(obj, "_fields")
 
 
-def _has_devices():
+def has_devices():
+    """Whether shares go anywhere."""
     from ...cuda import is_available
 
     return is_available()
@@ -22,7 +23,7 @@ def _has_devices():
 def _pieces(value, targets, dim):
     """The value once for each target, its tensors split along `dim` and copied there."""
     if isinstance(value, _C.Tensor):
-        return list(comm.scatter(value, targets, dim=dim) if _has_devices() else value.chunk(len(targets), dim))
+        return list(comm.scatter(value, targets, dim=dim) if has_devices() else value.chunk(len(targets), dim))
     if is_namedtuple(value):
         return [type(value)(*parts) for parts in zip(*(_pieces(v, targets, dim) for v in value), strict=False)]
     if isinstance(value, (tuple, list)) and value:
@@ -58,7 +59,7 @@ def gather(outputs, target_device, dim=0):
                 stacklevel=2,
             )
             outputs = [t.view(1) for t in outputs]
-        return comm.gather(outputs, dim, target_device) if _has_devices() else _C.cat(list(outputs), dim)
+        return comm.gather(outputs, dim, target_device) if has_devices() else _C.cat(list(outputs), dim)
     if first is None:
         return None
     if isinstance(first, dict):
