@@ -70,8 +70,11 @@ typedef struct wk__cuda_pinned_usage {
   int64_t allocated, peak_allocated; /* bytes */
   int64_t reserved, peak_reserved;
   int64_t allocations, frees, segments, segment_frees; /* so many times */
+  int64_t active, owned;                               /* blocks in use, all blocks */
 } wk__cuda_pinned_usage;
 void wk__cuda_pinned_usage_get(wk__cuda_pinned_usage *out);
-void wk__cuda_pinned_empty_cache(void); /* unpins what no tensor has; waits for the device */
+void wk__cuda_pinned_usage_reset_peaks(void);
+void wk__cuda_pinned_usage_reset_totals(void); /* what has been counted since the start is 0 */
+void wk__cuda_pinned_empty_cache(void);        /* unpins what no tensor has; waits for the device */
 
 #endif

@@ -92,6 +92,13 @@ def test_counters_of_pinned_memory():
     assert during["active_requests.current"] == before["active_requests.current"] + 1
     assert during["active_bytes.current"] >= before["active_bytes.current"] + x.nbytes
     assert torch.cuda.host_memory_stats_as_nested_dict()["active_bytes"]["current"] == during["active_bytes.current"]
+    del x
+    torch.cuda.reset_accumulated_host_memory_stats()
+    torch.cuda.reset_peak_host_memory_stats()
+    after = torch.cuda.host_memory_stats()
+    assert after["active_requests.allocated"] == after["active_requests.freed"] == after["num_host_alloc"] == 0
+    assert after["active_requests.current"] == before["active_requests.current"]
+    assert after["active_bytes.peak"] == after["active_bytes.current"] == before["active_bytes.current"]
 
 
 def test_properties():

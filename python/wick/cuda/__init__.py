@@ -497,7 +497,7 @@ def set_rng_state_all(new_states):
 _NEED_A_DEVICE = (
     "cudart", "current_blas_handle", "current_solver_handle", "memory_snapshot", "get_stream_from_external",
     "make_graphed_callables", "change_current_allocator", "use_mem_pool", "caching_allocator_disabled",
-    "reset_peak_host_memory_stats", "reset_accumulated_host_memory_stats", "_sleep",
+    "_sleep",
 )  # fmt: skip
 
 
@@ -604,7 +604,7 @@ _late_names = _late(
         {
             "_management": "clock_rate device_memory_used list_gpu_processes memory_usage power_draw temperature utilization",
             "_statistics": "host_memory_stats host_memory_stats_as_nested_dict memory_stats memory_stats_as_nested_dict "
-            "memory_summary",
+            "memory_summary reset_accumulated_host_memory_stats reset_peak_host_memory_stats",
         }
     ),
 )

@@ -10,8 +10,14 @@ from .. import _C
 
 __all__ = [
     "host_memory_stats", "host_memory_stats_as_nested_dict", "memory_stats", "memory_stats_as_nested_dict",
-    "memory_summary",
+    "memory_summary", "reset_accumulated_host_memory_stats", "reset_peak_host_memory_stats",
 ]  # fmt: skip
+
+
+def _need_device():
+    from . import _lazy_init
+
+    _lazy_init()
 
 
 def _four(name, current, peak, allocated, freed):
@@ -51,9 +57,9 @@ def host_memory_stats():
     u = _C._cuda_pinned_usage()
     stats = {"num_host_alloc": u["segments"], "num_host_free": u["segment_frees"]}
     stats.update(
-        _four("allocations", u["segments"] - u["segment_frees"], None, u["segments"], u["segment_frees"])
+        _four("allocations", u["owned"], None, u["segments"], u["segment_frees"])
         | _four("allocated_bytes", u["reserved"], u["peak_reserved"], None, None)
-        | _four("active_requests", u["allocations"] - u["frees"], None, u["allocations"], u["frees"])
+        | _four("active_requests", u["active"], None, u["allocations"], u["frees"])
         | _four("active_bytes", u["allocated"], u["peak_allocated"], None, None)
     )
     return OrderedDict(sorted(stats.items()))
@@ -79,6 +85,18 @@ def memory_stats_as_nested_dict(device=None):
 def host_memory_stats_as_nested_dict():
     """host_memory_stats, nested by the parts of the names."""
     return _nested(host_memory_stats())
+
+
+def reset_peak_host_memory_stats():
+    """The peaks of pinned memory start at what is used now."""
+    _need_device()
+    _C._cuda_reset_pinned_peaks()
+
+
+def reset_accumulated_host_memory_stats():
+    """What host_memory_stats has counted since the start is 0."""
+    _need_device()
+    _C._cuda_reset_pinned_totals()
 
 
 # ---- as text ----
