@@ -4,6 +4,8 @@ Nothing is opened before it is asked for. Without a device questions are answere
 what needs one says so.
 """
 
+from functools import cache as _cache
+
 from .. import _C
 from .. import _absent_device as _absent
 from .._names import files_of as _files_of
@@ -151,10 +153,14 @@ class _CudaDeviceProperties:
         )
 
 
+@_cache
+def _properties(device):
+    return _CudaDeviceProperties(device, _C._cuda_facts(device))
+
+
 def get_device_properties(device=None):
     """What a device is."""
-    device = f"cuda:{_index(device)}"
-    return _CudaDeviceProperties(device, _C._cuda_facts(device))
+    return _properties(f"cuda:{_index(device)}")
 
 
 def get_device_name(device=None):
