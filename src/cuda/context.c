@@ -109,3 +109,10 @@ wk_status wk__cuda_facts_get(int index, wk__cuda_facts *out) {
                           .total_bytes = (int64_t)d->total_bytes};
   return WK__CUDA(cuDriverGetVersion, &out->driver);
 }
+
+wk_status wk__cuda_attribute(int index, int attribute, int *out) {
+  wk__cuda_device *d = wk__cuda_device_get(index);
+  if (!d) return wk_error_category();
+  if (wk__cuda.cuDeviceGetAttribute(out, attribute, d->handle) != CUDA_SUCCESS) *out = 0;
+  return WK_OK;
+}

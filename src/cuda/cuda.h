@@ -19,16 +19,22 @@ typedef struct wk__cuda_facts {
   int driver; /* the CUDA version that the driver knows: 13000 */
 } wk__cuda_facts;
 WK_MUST_USE wk_status wk__cuda_facts_get(int index, wk__cuda_facts *out);
+/* A number of the driver's list of attributes; 0 for one that it does not know. */
+WK_MUST_USE wk_status wk__cuda_attribute(int index, int attribute, int *out);
 
 /* Bytes, but for the counts. */
 typedef struct wk__cuda_usage {
   int64_t allocated, peak_allocated; /* in blocks that are in use */
   int64_t reserved, peak_reserved;   /* mapped from the device */
   int64_t allocations, frees;        /* so many times */
-  int64_t active;                    /* blocks in use */
+  int64_t active, peak_active;       /* blocks in use */
+  int64_t allocated_ever, freed_ever;
+  int64_t reserved_ever, unreserved_ever;
+  int64_t retries, refusals; /* so many times: cached memory was collected to go on, there was none left */
 } wk__cuda_usage;
 WK_MUST_USE wk_status wk__cuda_usage_get(int index, wk__cuda_usage *out);
 WK_MUST_USE wk_status wk__cuda_usage_reset_peaks(int index);
+WK_MUST_USE wk_status wk__cuda_usage_reset_totals(int index); /* what has been counted since the start is 0 */
 /* Unmaps what no block uses, from the end of the range. Waits for the device. */
 WK_MUST_USE wk_status wk__cuda_empty_cache(int index);
 /* What the driver says of the whole device. */
@@ -64,8 +70,11 @@ typedef struct wk__cuda_pinned_usage {
   int64_t allocated, peak_allocated; /* bytes */
   int64_t reserved, peak_reserved;
   int64_t allocations, frees, segments, segment_frees; /* so many times */
+  int64_t active, owned;                               /* blocks in use, all blocks */
 } wk__cuda_pinned_usage;
 void wk__cuda_pinned_usage_get(wk__cuda_pinned_usage *out);
-void wk__cuda_pinned_empty_cache(void); /* unpins what no tensor has; waits for the device */
+void wk__cuda_pinned_usage_reset_peaks(void);
+void wk__cuda_pinned_usage_reset_totals(void); /* what has been counted since the start is 0 */
+void wk__cuda_pinned_empty_cache(void);        /* unpins what no tensor has; waits for the device */
 
 #endif

@@ -182,6 +182,7 @@ static block *map_block(wk__cuda_device *d, wk__cuda_stream *s, int64_t bytes) {
   m->pieces[m->piece_count++] = made;
   m->mapped += bytes;
   m->usage.reserved = m->mapped;
+  m->usage.reserved_ever += bytes;
   m->usage.peak_reserved = wk__max(m->usage.peak_reserved, m->mapped);
   return b;
 }
@@ -257,6 +258,7 @@ static block *take(wk__cuda_device *d, wk__cuda_stream *s, int64_t bytes) {
   block *b = find(s, bytes);
   if (!b) b = grow(d, s, bytes);
   if (!b && wk__cuda_enter(d) == WK_OK && wk__cuda.cuCtxSynchronize() == CUDA_SUCCESS) {
+    d->memory->usage.retries++;
     collect(d->memory, s);
     b = find(s, bytes);
     if (!b) b = grow(d, s, bytes);
@@ -276,6 +278,8 @@ static void *note_use(wk__cuda_memory *m, block *b, int64_t *out_capacity) {
   m->usage.peak_allocated = wk__max(m->usage.peak_allocated, m->usage.allocated);
   m->usage.allocations++;
   m->usage.active++;
+  m->usage.peak_active = wk__max(m->usage.peak_active, m->usage.active);
+  m->usage.allocated_ever += b->bytes;
   *out_capacity = b->bytes;
   return (void *)(uintptr_t)b->address;
 }
@@ -295,7 +299,10 @@ void *wk__cuda_allocate(wk__stream *stream, int64_t bytes, int64_t *out_capacity
   pthread_mutex_lock(&m->lock);
   block *b = take(s->device, s, rounded);
   if (b) memory = note_use(m, b, out_capacity);
-  if (!b) fail_for_want(s->device, bytes);
+  if (!b) {
+    m->usage.refusals++;
+    fail_for_want(s->device, bytes);
+  }
   pthread_mutex_unlock(&m->lock);
   if (WK_UNLIKELY(wk__cuda_recording != NULL) && memory) wk__cuda_recorded_add(s, memory, *out_capacity);
   return memory;
@@ -344,6 +351,7 @@ void wk__cuda_release(wk__stream *stream, void *memory, int64_t capacity) {
     m->usage.allocated -= b->bytes;
     m->usage.frees++;
     m->usage.active--;
+    m->usage.freed_ever += b->bytes;
     if (b->other_count && wk__cuda_enter(s->device) == WK_OK) wait_for_others(s, b);
     b->stream = s;
     put_back(m, b);
@@ -368,6 +376,22 @@ wk_status wk__cuda_usage_reset_peaks(int index) {
   pthread_mutex_lock(&d->memory->lock);
   d->memory->usage.peak_allocated = d->memory->usage.allocated;
   d->memory->usage.peak_reserved = d->memory->usage.reserved;
+  d->memory->usage.peak_active = d->memory->usage.active;
+  pthread_mutex_unlock(&d->memory->lock);
+  return WK_OK;
+}
+
+wk_status wk__cuda_usage_reset_totals(int index) {
+  wk__cuda_device *d = wk__cuda_device_get(index);
+  if (!d) return wk_error_category();
+  pthread_mutex_lock(&d->memory->lock);
+  wk__cuda_usage *u = &d->memory->usage;
+  *u = (wk__cuda_usage){.allocated = u->allocated,
+                        .peak_allocated = u->peak_allocated,
+                        .reserved = u->reserved,
+                        .peak_reserved = u->peak_reserved,
+                        .active = u->active,
+                        .peak_active = u->peak_active};
   pthread_mutex_unlock(&d->memory->lock);
   return WK_OK;
 }
@@ -384,6 +408,7 @@ static bool unmap_last(wk__cuda_memory *m) {
   b->bytes -= p->bytes;
   m->mapped -= p->bytes;
   m->usage.reserved = m->mapped;
+  m->usage.unreserved_ever += p->bytes;
   m->piece_count--;
   if (b->bytes) {
     insert(b);

@@ -141,6 +141,7 @@ void *wk__cuda_pinned_allocate(int64_t bytes) {
   if (p) {
     p->is_used = true;
     all.usage.allocations++;
+    all.usage.active++;
     all.usage.allocated += p->bytes;
     all.usage.peak_allocated = wk__max(all.usage.peak_allocated, all.usage.allocated);
   }
@@ -156,6 +157,7 @@ void wk__cuda_pinned_release(void *memory) {
   if (p && p->is_used) {
     p->is_used = false;
     all.usage.frees++;
+    all.usage.active--;
     all.usage.allocated -= p->bytes;
     for (int64_t i = 0; i < p->stream_count; i++) record_behind(p, p->streams[i]);
     p->stream_count = 0;
@@ -208,6 +210,20 @@ int wk__cuda_device_at(const void *address) {
 void wk__cuda_pinned_usage_get(wk__cuda_pinned_usage *out) {
   pthread_mutex_lock(&all.lock);
   *out = all.usage;
+  out->owned = all.count;
+  pthread_mutex_unlock(&all.lock);
+}
+
+void wk__cuda_pinned_usage_reset_peaks(void) {
+  pthread_mutex_lock(&all.lock);
+  all.usage.peak_allocated = all.usage.allocated;
+  all.usage.peak_reserved = all.usage.reserved;
+  pthread_mutex_unlock(&all.lock);
+}
+
+void wk__cuda_pinned_usage_reset_totals(void) {
+  pthread_mutex_lock(&all.lock);
+  all.usage.allocations = all.usage.frees = all.usage.segments = all.usage.segment_frees = 0;
   pthread_mutex_unlock(&all.lock);
 }
 

@@ -4,8 +4,11 @@ Nothing is opened before it is asked for. Without a device questions are answere
 what needs one says so.
 """
 
+from functools import cache as _cache
+
 from .. import _C
 from .. import _absent_device as _absent
+from .._names import files_of as _files_of
 from .._names import late as _late
 
 has_half, has_magma = True, False
@@ -127,11 +130,20 @@ def synchronize(device=None):
 # ---- what a device is ----
 
 
-class _CudaDeviceProperties:
-    """What a device is: name, major, minor, total_memory (bytes), multi_processor_count, ..."""
+# The driver's numbers of what a device has.
+_ATTRIBUTES = {
+    "max_threads_per_block": 1, "warp_size": 10, "regs_per_block": 12, "clock_rate": 13, "is_integrated": 18,
+    "pci_bus_id": 33, "pci_device_id": 34, "memory_clock_rate": 36, "memory_bus_width": 37, "pci_domain_id": 50,
+    "shared_memory_per_multiprocessor": 81, "regs_per_multiprocessor": 82, "is_multi_gpu_board": 84,
+}  # fmt: skip
 
-    def __init__(self, facts):
-        self.__dict__.update(facts, warp_size=32, is_integrated=0, gcnArchName=facts["name"])
+
+class _CudaDeviceProperties:
+    """What a device is: name, major, minor, total_memory (bytes), multi_processor_count, ... Clocks are in kHz."""
+
+    def __init__(self, device, facts):
+        numbers = {name: _C._cuda_attribute(device, number) for name, number in _ATTRIBUTES.items()}
+        self.__dict__.update(facts, **numbers, gcnArchName=facts["name"])
 
     def __repr__(self):
         return (
@@ -141,9 +153,14 @@ class _CudaDeviceProperties:
         )
 
 
+@_cache
+def _properties(device):
+    return _CudaDeviceProperties(device, _C._cuda_facts(device))
+
+
 def get_device_properties(device=None):
     """What a device is."""
-    return _CudaDeviceProperties(_C._cuda_facts(f"cuda:{_index(device)}"))
+    return _properties(f"cuda:{_index(device)}")
 
 
 def get_device_name(device=None):
@@ -342,7 +359,12 @@ def reset_peak_memory_stats(device=None):
     _C._cuda_reset_peaks(f"cuda:{_index(device)}")
 
 
-reset_max_memory_allocated = reset_max_memory_cached = reset_accumulated_memory_stats = reset_peak_memory_stats
+reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
+
+
+def reset_accumulated_memory_stats(device=None):
+    """What memory_stats has counted since the start is 0."""
+    _C._cuda_reset_totals(f"cuda:{_index(device)}")
 
 
 def empty_cache():
@@ -372,42 +394,34 @@ def get_per_process_memory_fraction(device=None):
     return _fractions.get(_index(device), 1.0)
 
 
-def memory_stats(device=None):
-    """Counters of device memory, by name."""
-    from collections import OrderedDict
-
-    if not is_available():
-        return OrderedDict()
-    usage = _C._cuda_usage(f"cuda:{_index(device)}")
-    stats = OrderedDict()
-    for name, now, peak in (("allocated", "allocated", "peak_allocated"), ("reserved", "reserved", "peak_reserved")):
-        stats[f"{name}_bytes.all.current"] = usage[now]
-        stats[f"{name}_bytes.all.peak"] = usage[peak]
-    stats["active_bytes.all.current"] = usage["allocated"]
-    stats["active_bytes.all.peak"] = usage["peak_allocated"]
-    stats["allocation.all.allocated"] = usage["allocations"]
-    stats["allocation.all.freed"] = usage["frees"]
-    stats["allocation.all.current"] = usage["active"]
-    stats["num_alloc_retries"] = stats["num_ooms"] = 0
-    return stats
+def ipc_collect():
+    """Frees memory that other processes have let go of: none is shared with them."""
+    _lazy_init()
 
 
-def memory_stats_as_nested_dict(device=None):
-    """The same, nested by the parts of the names."""
-    nested = {}
-    for name, value in memory_stats(device).items():
-        *path, last = name.split(".")
-        at = nested
-        for part in path:
-            at = at.setdefault(part, {})
-        at[last] = value
-    return nested
+def get_allocator_backend():
+    """Which allocator device memory comes from."""
+    return "native"
 
 
-def memory_summary(device=None, abbreviated=False):
-    """A table of them, as text."""
-    rows = [f"{name:<40}{value:>20,}" for name, value in memory_stats(device).items()]
-    return "\n".join([f"CUDA memory of device {_index(device)}", *rows])
+_held = {}
+
+
+def caching_allocator_alloc(size, device=None, stream=None):
+    """Device memory for another library: its address."""
+    if stream is not None and not isinstance(stream, Stream):
+        raise TypeError("Invalid type for stream argument, must be `torch.cuda.Stream` or `None`")
+    with StreamContext(stream):
+        memory = _C.empty(size, dtype=_C.uint8, device=f"cuda:{_index(device)}")
+    if size:
+        _held[memory.data_ptr()] = memory
+    return memory.data_ptr() if size else 0
+
+
+def caching_allocator_delete(mem_ptr):
+    """Releases memory of caching_allocator_alloc."""
+    if mem_ptr and _held.pop(mem_ptr, None) is None:
+        raise RuntimeError(f"invalid device pointer: {mem_ptr:#x}")
 
 
 # ---- random numbers ----
@@ -487,9 +501,9 @@ def set_rng_state_all(new_states):
 # ---- what is not there ----
 
 _NEED_A_DEVICE = (
-    "ipc_collect", "cudart", "current_blas_handle", "get_sync_debug_mode", "set_sync_debug_mode", "memory_snapshot",
-    "get_stream_from_external", "utilization", "memory_usage", "temperature", "power_draw", "clock_rate",
-    "list_gpu_processes", "caching_allocator_alloc", "caching_allocator_delete", "make_graphed_callables", "_sleep",
+    "cudart", "current_blas_handle", "current_solver_handle", "memory_snapshot", "get_stream_from_external",
+    "make_graphed_callables", "change_current_allocator", "use_mem_pool", "caching_allocator_disabled",
+    "_sleep",
 )  # fmt: skip
 
 
@@ -504,6 +518,49 @@ def _needing_a_device(names):
 
 
 globals().update(_needing_a_device(_NEED_A_DEVICE))
+
+
+def caching_allocator_enable(value=True):
+    """Whether released memory is kept: always."""
+    _lazy_init()
+    if not value:
+        raise NotImplementedError("torch.cuda.caching_allocator_enable(False): memory is always kept")
+
+
+_SYNC_MODES = {"default": 0, "warn": 1, "error": 2}
+
+
+def set_sync_debug_mode(debug_mode):
+    """What is done where the host waits for the device: nothing but waiting, 0 or "default"."""
+    _lazy_init()
+    if isinstance(debug_mode, str):
+        if debug_mode not in _SYNC_MODES:
+            raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
+        debug_mode = _SYNC_MODES[debug_mode]
+    if debug_mode != 0:
+        raise NotImplementedError("torch.cuda.set_sync_debug_mode: waits are neither warned of nor refused yet")
+
+
+def get_sync_debug_mode():
+    """What set_sync_debug_mode says: 0."""
+    _lazy_init()
+    return 0
+
+
+class cudaStatus:
+    """Numbers of the CUDA library."""
+
+    SUCCESS, ERROR_NOT_READY = 0, 34
+
+
+def check_error(res):
+    """Raises an error for a number of the CUDA library other than 0."""
+    if res != cudaStatus.SUCCESS:
+        raise CudaError(f"CUDA error {int(res)}")
+
+
+class GreenContext(_absent.NoInstances):
+    """A part of a device's multiprocessors."""
 
 
 class CUDAGraph(_absent.NoInstances):
@@ -532,7 +589,31 @@ def graph_pool_handle():
 
 
 _TYPES = ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool")
-_late_names = _late(__name__, ("amp", "comm", "graphs", "memory", "nccl", "nvtx", "profiler", "random", "streams"))
+_PARTS = (
+    "amp",
+    "comm",
+    "graphs",
+    "jiterator",
+    "memory",
+    "nccl",
+    "nvtx",
+    "profiler",
+    "random",
+    "sparse",
+    "streams",
+    "tunable",
+)
+_late_names = _late(
+    __name__,
+    _PARTS,
+    _files_of(
+        {
+            "_management": "clock_rate device_memory_used list_gpu_processes memory_usage power_draw temperature utilization",
+            "_statistics": "host_memory_stats host_memory_stats_as_nested_dict memory_stats memory_stats_as_nested_dict "
+            "memory_summary reset_accumulated_host_memory_stats reset_peak_host_memory_stats",
+        }
+    ),
+)
 
 
 def _typed_class(name):

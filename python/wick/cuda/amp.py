@@ -4,7 +4,7 @@ from .. import amp as _amp
 from .._names import getter as _getter
 from ..amp._older_names import older_names as _older_names
 
-__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+__all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]
 
 
 autocast, GradScaler = _older_names("cuda")
@@ -18,6 +18,13 @@ def custom_fwd(fwd=None, *, cast_inputs=None):
 def custom_bwd(bwd=None):
     """torch.amp.custom_bwd for CUDA."""
     return _amp.custom_bwd(bwd, device_type="cuda")
+
+
+def amp_definitely_not_available():
+    """Whether there is no device to compute with several precisions on."""
+    from . import is_available
+
+    return not is_available()
 
 
 __getattr__ = _getter(__name__)

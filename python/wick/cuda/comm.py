@@ -1,6 +1,8 @@
-"""torch.cuda.comm: copies between CUDA devices, which there are none of."""
+"""torch.cuda.comm: names of torch.nn.parallel.comm."""
 
-from . import _needing_a_device
+from .._names import getter as _getter
+from ..nn.parallel.comm import broadcast, broadcast_coalesced, gather, reduce_add, reduce_add_coalesced, scatter
 
-_NAMES = ("broadcast", "broadcast_coalesced", "reduce_add", "reduce_add_coalesced", "scatter", "gather")
-globals().update(_needing_a_device(_NAMES))
+__all__ = ["broadcast", "broadcast_coalesced", "reduce_add", "reduce_add_coalesced", "scatter", "gather"]
+
+__getattr__ = _getter(__name__)

@@ -280,8 +280,7 @@ static int check_foreign(const dl_tensor *t) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
-/* The tensor's memory is a device's. It is not the tensor's to release when there is no such device. */
-static wk_tensor *on_cuda(wk_tensor *steal_tensor, int index) {
+wk_tensor *wk__tensor_on_cuda(wk_tensor *steal_tensor, int index) {
   wk_tensor *t = steal_tensor;
   wk_device device = {WK_CUDA, (int8_t)index};
   if (index < 0 || index >= WK__MOST_DEVICES || wk__device_resolve(&device) != WK_OK ||
@@ -307,7 +306,7 @@ static wk_tensor *over_foreign(const dl_tensor *t, void (*release)(void *), void
   wk_tensor *tensor =
       wk__tensor_over_memory(data, dtype, t->ndim, t->shape, t->strides ? strides : NULL, release, managed);
   if (!tensor) wk__raise(NULL);
-  return tensor && t->device.type == DL_CUDA ? on_cuda(tensor, t->device.index) : tensor;
+  return tensor && t->device.type == DL_CUDA ? wk__tensor_on_cuda(tensor, t->device.index) : tensor;
 }
 
 static wk_tensor *over_capsule(PyObject *capsule, bool *out_read_only) {

@@ -70,6 +70,10 @@ wk_tensor *wk__tensor_from_python(wk__state *state, PyObject *data, wk_dtype dty
   if (wk__is_array(data)) return wk__copied(state, wk__tensor_over_array(data, false), dtype, WK__CPU_DEVICE);
   if (has_attribute(data, "__dlpack__"))
     return wk__copied(state, wk__tensor_over_dlpack(state, data), dtype, WK__CPU_DEVICE);
+  if (has_attribute(data, "__cuda_array_interface__")) {
+    wk_tensor *t = wk__tensor_over_cuda_array(data);
+    return t ? wk__copied(state, t, dtype, t->device) : NULL;
+  }
   if (!PySequence_Check(data) && !wk__is_array_scalar(data) && has_attribute(data, "__array_interface__"))
     return from_array_interface(state, data, dtype);
   return wk__tensor_from_sequence(state, data, dtype);
@@ -180,6 +184,12 @@ static PyObject *as_tensor(PyObject *module, PyObject *const *args, Py_ssize_t n
   PyObject *same = shared(state, given[0], false, dtype);
   if (same) return as_wanted(state, same, dtype, given[2] && given[2] != Py_None ? &device : NULL);
   if (PyErr_Occurred()) return NULL;
+  if (has_attribute(given[0], "__cuda_array_interface__")) { /* goes to the default device, as in PyTorch */
+    wk_tensor *t = wk__tensor_over_cuda_array(given[0]);
+    wk__mark_if_inference(t);
+    PyObject *made = t ? wk__wrap(state, t) : NULL;
+    return made ? as_wanted(state, made, dtype, &device) : NULL;
+  }
   return finish(state, wk__tensor_from_python(state, given[0], dtype), device, false);
 }
 

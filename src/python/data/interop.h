@@ -70,6 +70,13 @@ PyObject *wk__tensor_dlpack_device(PyObject *self, PyObject *unused);           
 PyObject *wk__from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *keywords);  // -> new
 /* A tensor over the memory of a DLPack capsule, or of an object with __dlpack__. NULL with an exception. */
 wk_tensor *wk__tensor_over_dlpack(wk__state *state, PyObject *o);
+/* A tensor over memory of the device. NULL with an exception when there is no such device: then it is not released. */
+wk_tensor *wk__tensor_on_cuda(wk_tensor *steal_tensor, int index);
+
+/* ---- cuda_array.c ---- */
+/* A tensor over the memory that an object's __cuda_array_interface__ says; it holds the object. NULL with an exception.
+ */
+wk_tensor *wk__tensor_over_cuda_array(PyObject *o);
 
 /* ---- storage_type.c ---- */
 PyObject *wk__tensor_untyped_storage(PyObject *self, PyObject *unused);  // -> new

@@ -74,20 +74,56 @@ static PyObject *cuda_facts(PyObject *module, PyObject *o) {  // -> new
                        "L2_cache_size", f.l2_bytes, "total_memory", (long long)f.total_bytes, "driver", f.driver);
 }
 
+/* (device, attribute) */
+static PyObject *cuda_attribute(PyObject *module, PyObject *args) {  // -> new
+  PyObject *device;
+  int attribute, value;
+  if (!PyArg_ParseTuple(args, "Oi", &device, &attribute)) return NULL;
+  int index = cuda_index(module, device);
+  if (index < 0) return NULL;
+  if (wk__cuda_attribute(index, attribute, &value) != WK_OK) return wk__raise(wk__state_of_module(module));
+  return PyLong_FromLong(value);
+}
+
 static PyObject *cuda_usage(PyObject *module, PyObject *o) {  // -> new
   wk__cuda_usage u;
   int index = cuda_index(module, o);
   if (index < 0) return NULL;
   if (wk__cuda_usage_get(index, &u) != WK_OK) return wk__raise(wk__state_of_module(module));
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", (long long)u.allocated, "peak_allocated",
-                       (long long)u.peak_allocated, "reserved", (long long)u.reserved, "peak_reserved",
-                       (long long)u.peak_reserved, "allocations", (long long)u.allocations, "frees", (long long)u.frees,
-                       "active", (long long)u.active);
+  const struct {
+    const char *name;
+    int64_t value;
+  } counts[] = {{"allocated", u.allocated},
+                {"peak_allocated", u.peak_allocated},
+                {"reserved", u.reserved},
+                {"peak_reserved", u.peak_reserved},
+                {"allocations", u.allocations},
+                {"frees", u.frees},
+                {"active", u.active},
+                {"peak_active", u.peak_active},
+                {"allocated_ever", u.allocated_ever},
+                {"freed_ever", u.freed_ever},
+                {"reserved_ever", u.reserved_ever},
+                {"unreserved_ever", u.unreserved_ever},
+                {"retries", u.retries},
+                {"refusals", u.refusals}};
+  PyObject *result = PyDict_New();
+  for (size_t i = 0; result && i < WK_COUNT(counts); i++) {
+    PyObject *value = PyLong_FromLongLong(counts[i].value);
+    if (!value || PyDict_SetItemString(result, counts[i].name, value) < 0) Py_CLEAR(result);
+    Py_XDECREF(value);
+  }
+  return result;
 }
 
 static PyObject *cuda_reset_peaks(PyObject *module, PyObject *o) {  // -> new
   int index = cuda_index(module, o);
   return index < 0 ? NULL : none_or_error(module, wk__cuda_usage_reset_peaks(index));
+}
+
+static PyObject *cuda_reset_totals(PyObject *module, PyObject *o) {  // -> new
+  int index = cuda_index(module, o);
+  return index < 0 ? NULL : none_or_error(module, wk__cuda_usage_reset_totals(index));
 }
 
 static PyObject *cuda_empty_cache(PyObject *module, PyObject *o) {  // -> new
@@ -142,8 +178,10 @@ static PyMethodDef functions[] = {
     {"_device_set", set_device, METH_O, "Makes a device the thread's current one of its type."},
     {"_device_synchronize", synchronize, METH_O, "Waits for all work of a device."},
     {"_cuda_facts", cuda_facts, METH_O, "What a device is, as a dict."},
+    {"_cuda_attribute", cuda_attribute, METH_VARARGS, "A number by the driver's list: (device, attribute)."},
     {"_cuda_usage", cuda_usage, METH_O, "Bytes of a device's memory, as a dict."},
     {"_cuda_reset_peaks", cuda_reset_peaks, METH_O, "Peaks start at what is used now."},
+    {"_cuda_reset_totals", cuda_reset_totals, METH_O, "Counts since the start are 0."},
     {"_cuda_empty_cache", cuda_empty_cache, METH_O, "Gives unused memory back to the device."},
     {"_cuda_memory_free", cuda_memory_free, METH_O, "(free, total) bytes of a device."},
     {"_cuda_switch", cuda_switch, METH_VARARGS,

@@ -53,10 +53,23 @@ static PyObject *pinned_usage(PyObject *module, PyObject *unused) {  // -> new
   wk__cuda_pinned_usage u;
   (void)module, (void)unused;
   wk__cuda_pinned_usage_get(&u);
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", (long long)u.allocated, "peak_allocated",
-                       (long long)u.peak_allocated, "reserved", (long long)u.reserved, "peak_reserved",
-                       (long long)u.peak_reserved, "allocations", (long long)u.allocations, "frees", (long long)u.frees,
-                       "segments", (long long)u.segments, "segment_frees", (long long)u.segment_frees);
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", (long long)u.allocated,
+                       "peak_allocated", (long long)u.peak_allocated, "reserved", (long long)u.reserved,
+                       "peak_reserved", (long long)u.peak_reserved, "allocations", (long long)u.allocations, "frees",
+                       (long long)u.frees, "segments", (long long)u.segments, "segment_frees",
+                       (long long)u.segment_frees, "active", (long long)u.active, "owned", (long long)u.owned);
+}
+
+static PyObject *reset_pinned_peaks(PyObject *module, PyObject *unused) {  // -> new
+  (void)module, (void)unused;
+  wk__cuda_pinned_usage_reset_peaks();
+  Py_RETURN_NONE;
+}
+
+static PyObject *reset_pinned_totals(PyObject *module, PyObject *unused) {  // -> new
+  (void)module, (void)unused;
+  wk__cuda_pinned_usage_reset_totals();
+  Py_RETURN_NONE;
 }
 
 static PyObject *empty_pinned(PyObject *module, PyObject *unused) {  // -> new
@@ -69,6 +82,8 @@ static PyMethodDef functions[] = {
     {"_cuda_pinned_like", pinned_like, METH_O, "An empty tensor like another in pinned memory."},
     {"_cuda_is_pinned", is_pinned, METH_O, "Whether a tensor's memory is pinned."},
     {"_cuda_pinned_usage", pinned_usage, METH_NOARGS, "Bytes of pinned memory, as a dict."},
+    {"_cuda_reset_pinned_peaks", reset_pinned_peaks, METH_NOARGS, "Peaks of pinned memory start at what is used now."},
+    {"_cuda_reset_pinned_totals", reset_pinned_totals, METH_NOARGS, "Counts of pinned memory since the start are 0."},
     {"_host_emptyCache", empty_pinned, METH_NOARGS, "Unpins memory of the host that no tensor has."},
     {0}};
 

@@ -1,8 +1,10 @@
-"""Sharing out and taking together as functions with a derivative, which cat and chunk have; devices there are none of."""
+"""Sharing out and taking together as functions with a derivative, which copies, cat and chunk have.
+Without devices, where PyTorch refuses, everything stays where it is."""
 
 from ... import _C
 from ..._names import getter as _getter
-from .scatter_gather import gather
+from . import comm
+from .scatter_gather import gather, has_devices
 
 __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter"]
 
@@ -13,6 +15,8 @@ class Gather:
     @staticmethod
     def apply(target_device, dim, *inputs):
         """One tensor of the shares."""
+        if has_devices() and any(t.device.type == "cpu" for t in inputs):
+            raise AssertionError("Gather function not implemented for CPU tensors")
         return gather(inputs, target_device, dim)
 
 
@@ -21,8 +25,10 @@ class Scatter:
 
     @staticmethod
     def apply(target_gpus, chunk_sizes, dim, input):
-        """The shares, views of the tensor."""
-        return tuple(input.split(chunk_sizes, dim) if chunk_sizes else input.chunk(len(target_gpus), dim))
+        """The shares."""
+        if not has_devices():
+            return tuple(input.split(chunk_sizes, dim) if chunk_sizes else input.chunk(len(target_gpus), dim))
+        return comm.scatter(input, target_gpus, chunk_sizes, dim)
 
 
 class Broadcast:
@@ -30,8 +36,12 @@ class Broadcast:
 
     @staticmethod
     def apply(target_gpus, *inputs):
-        """The tensors themselves, as often as there are targets."""
-        return tuple(inputs) * len(target_gpus)
+        """All of them on the first device, all on the second, and so on."""
+        if not has_devices():
+            return tuple(inputs) * len(target_gpus)
+        if any(t.device.type == "cpu" for t in inputs):
+            raise AssertionError("Broadcast function not implemented for CPU tensors")
+        return tuple(t for copies in comm.broadcast_coalesced(inputs, target_gpus) for t in copies)
 
 
 class ReduceAddCoalesced:
@@ -40,11 +50,14 @@ class ReduceAddCoalesced:
     @staticmethod
     def apply(destination, num_inputs, *grads):
         """The sums."""
-        return tuple(_C.stack(grads[i::num_inputs]).sum(0) for i in range(num_inputs))
+        shares = [grads[i : i + num_inputs] for i in range(0, len(grads), num_inputs)]
+        if not has_devices():
+            return tuple(_C.stack(group).sum(0) for group in zip(*shares, strict=True))
+        return comm.reduce_add_coalesced(shares, destination)
 
 
 def _get_stream(device):
-    """The stream that copies to a device: None, as for the CPU."""
+    """The stream that copies to a device: None, the current one."""
     return None
 
 
