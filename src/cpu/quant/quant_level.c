@@ -144,23 +144,184 @@ static void dot(int rows, int columns, int64_t k, const uint8_t *a, int64_t a_ro
 enum { DOT_ROWS = 2 };
 #endif
 
-/* CHANNELS at a time, whose sums stay in registers. */
-enum { CHANNELS = 2 * LANES };
-static void channels(int64_t taps, int64_t n, const uint8_t *x, uint8_t flip, int32_t shift, const int8_t *w,
-                     int32_t *out) {
-  int64_t j = 0;
-  for (; j + CHANNELS <= n; j += CHANNELS) {
-    int32_t sums[CHANNELS] = {0};
-    for (int64_t p = 0; p < taps; p++)
-      for (int i = 0; i < CHANNELS; i++)
-        sums[i] += ((int32_t)(x[p * n + j + i] ^ flip) - shift) * (int32_t)w[p * n + j + i];
-    memcpy(out + j, sums, sizeof sums);
+/* ================================================= convolutions ================================================= */
+
+/* Rows of w, the last one again in the place of those that are not there. */
+#define DEFINE_PLACES(name, TARGET, V, ROWS, MOST, ZERO, PREPARE, ADD)                                                \
+  TARGET static inline __attribute__((always_inline)) void name##_tile(const int vectors, const wk__quant_walk *walk, \
+                                                                       const uint8_t *x, const int8_t *const *w,      \
+                                                                       int32_t out[WK__PLACES_ROWS][WK__PLACES]) {    \
+    V sum[ROWS][MOST];                                                                                                \
+    for (int j = 0; j < ROWS; j++)                                                                                    \
+      for (int i = 0; i < vectors; i++) sum[j][i] = ZERO;                                                             \
+    int64_t at_w = 0;                                                                                                 \
+    for (int64_t t = 0; t < walk->taps; t++) {                                                                        \
+      const uint8_t *at_x = x + walk->at[t];                                                                          \
+      for (int64_t p = 0; p < walk->words; p++, at_x += walk->plane, at_w += 4) {                                     \
+        V own[MOST];                                                                                                  \
+        _Pragma("GCC unroll 8") for (int i = 0; i < vectors; i++) memcpy(&own[i], at_x + i * sizeof(V), sizeof(V));   \
+        _Pragma("GCC unroll 8") for (int j = 0; j < ROWS; j++) {                                                      \
+          int32_t word;                                                                                               \
+          memcpy(&word, w[j] + at_w, sizeof word);                                                                    \
+          PREPARE(word);                                                                                              \
+          _Pragma("GCC unroll 8") for (int i = 0; i < vectors; i++) sum[j][i] = ADD(sum[j][i], own[i]);               \
+        }                                                                                                             \
+      }                                                                                                               \
+    }                                                                                                                 \
+    for (int j = 0; j < ROWS; j++)                                                                                    \
+      for (int i = 0; i < vectors; i++) memcpy(out[j] + i * LANES, &sum[j][i], sizeof(V));                            \
+  }                                                                                                                   \
+  TARGET static void name(int rows, int places, const wk__quant_walk *walk, const uint8_t *x, const int8_t *w,        \
+                          int64_t w_row, int32_t out[WK__PLACES_ROWS][WK__PLACES]) {                                  \
+    const int8_t *at[ROWS];                                                                                           \
+    for (int j = 0; j < ROWS; j++) at[j] = w + wk__min(j, rows - 1) * w_row;                                          \
+    int vectors = (places + LANES - 1) / LANES;                                                                       \
+    if (vectors == 1) name##_tile(1, walk, x, at, out);                                                               \
+    if (vectors == 2) name##_tile(2, walk, x, at, out);                                                               \
+    if (MOST > 2 && vectors == 3) name##_tile(MOST, walk, x, at, out);                                                \
   }
-  for (; j < n; j++) {
-    int32_t sum = 0;
-    for (int64_t p = 0; p < taps; p++) sum += ((int32_t)(x[p * n + j] ^ flip) - shift) * (int32_t)w[p * n + j];
-    out[j] = sum;
+
+#if WK_VECTOR_BYTES == 64
+enum { PLACES_ROWS = 8, PLACES = 3 * LANES };
+#define BROADCAST(word) __m512i y = _mm512_set1_epi32(word)
+#define ADD_WORDS(sum, x) _mm512_dpbusd_epi32(sum, x, y)
+DEFINE_PLACES(multiply_places_vnni, VNNI, __m512i, 8, 3, _mm512_setzero_si512(), BROADCAST, ADD_WORDS)
+
+/* Even and odd bytes as 16-bit integers; products by them are exact. */
+#define BROADCAST_PARTS(word)                                               \
+  __m512i both = _mm512_set1_epi32(word), odd = _mm512_srai_epi16(both, 8); \
+  __m512i even = _mm512_srai_epi16(_mm512_slli_epi16(both, 8), 8)
+WK_INLINE __m512i add_parts(__m512i sum, __m512i x, __m512i even, __m512i odd) {
+  __m512i low = _mm512_and_si512(x, _mm512_set1_epi16(255)), high = _mm512_srli_epi16(x, 8);
+  return _mm512_add_epi32(sum, _mm512_add_epi32(_mm512_madd_epi16(low, even), _mm512_madd_epi16(high, odd)));
+}
+#define ADD_PARTS(sum, x) add_parts(sum, x, even, odd)
+DEFINE_PLACES(multiply_places, NO_TARGET, __m512i, 8, 3, _mm512_setzero_si512(), BROADCAST_PARTS, ADD_PARTS)
+
+#elif WK_VECTOR_BYTES == 32
+enum { PLACES_ROWS = 4, PLACES = 2 * LANES };
+#define BROADCAST_PARTS(word)                                               \
+  __m256i both = _mm256_set1_epi32(word), odd = _mm256_srai_epi16(both, 8); \
+  __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(both, 8), 8)
+WK_INLINE __m256i add_parts(__m256i sum, __m256i x, __m256i even, __m256i odd) {
+  __m256i low = _mm256_and_si256(x, _mm256_set1_epi16(255)), high = _mm256_srli_epi16(x, 8);
+  return _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_madd_epi16(low, even), _mm256_madd_epi16(high, odd)));
+}
+#define ADD_PARTS(sum, x) add_parts(sum, x, even, odd)
+DEFINE_PLACES(multiply_places, NO_TARGET, __m256i, 4, 2, _mm256_setzero_si256(), BROADCAST_PARTS, ADD_PARTS)
+
+#else
+enum { PLACES_ROWS = 4, PLACES = 16 };
+static void multiply_places(int rows, int places, const wk__quant_walk *walk, const uint8_t *x, const int8_t *w,
+                            int64_t w_row, int32_t out[WK__PLACES_ROWS][WK__PLACES]) {
+  for (int j = 0; j < rows; j++) {
+    const int8_t *word = w + j * w_row;
+    memset(out[j], 0, (size_t)places * sizeof out[j][0]);
+    for (int64_t t = 0; t < walk->taps; t++)
+      for (int64_t p = 0; p < walk->words; p++, word += 4) {
+        const uint8_t *at = x + walk->at[t] + p * walk->plane;
+        for (int i = 0; i < places; i++)
+          out[j][i] +=
+              at[4 * i] * word[0] + at[4 * i + 1] * word[1] + at[4 * i + 2] * word[2] + at[4 * i + 3] * word[3];
+      }
   }
+}
+#endif
+
+/* Two taps at a time: their bytes, as 16-bit integers, interleaved. */
+#if WK_VECTOR_BYTES >= 32
+#if WK_VECTOR_BYTES == 64
+typedef __m512i vb;
+WK_INLINE vb words_at(const uint8_t *p) { return _mm512_cvtepu8_epi16(_mm256_loadu_si256((const void *)p)); }
+WK_INLINE void store_sums(int32_t *out, vb low, vb high) {
+  vb first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+  _mm512_storeu_si512(out, _mm512_permutex2var_epi64(low, first, high));
+  _mm512_storeu_si512(out + LANES, _mm512_permutex2var_epi64(low, second, high));
+}
+#define OF_VB(name) _mm512_##name
+#else
+typedef __m256i vb;
+WK_INLINE vb words_at(const uint8_t *p) { return _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)p)); }
+WK_INLINE void store_sums(int32_t *out, vb low, vb high) {
+  _mm256_storeu_si256((vb *)(void *)out, _mm256_permute2x128_si256(low, high, 0x20));
+  _mm256_storeu_si256((vb *)(void *)(out + LANES), _mm256_permute2x128_si256(low, high, 0x31));
+}
+#define OF_VB(name) _mm256_##name
+#endif
+static void plane(int64_t taps, const int64_t *at, int64_t places, const uint8_t *x, const int8_t *w, int32_t *out) {
+  for (int64_t i = 0; i < places; i += (int64_t)2 * LANES) {
+    vb low = {0}, high = {0};
+    for (int64_t t = 0; t < taps; t += 2) {
+      bool two = t + 1 < taps;
+      uint32_t pair = (uint16_t)w[t] | (two ? (uint32_t)(uint16_t)w[t + 1] << 16 : 0);
+      vb y = OF_VB(set1_epi32)((int32_t)pair), a = words_at(x + at[t] + i), b = words_at(x + at[two ? t + 1 : t] + i);
+      low = OF_VB(add_epi32)(low, OF_VB(madd_epi16)(OF_VB(unpacklo_epi16)(a, b), y));
+      high = OF_VB(add_epi32)(high, OF_VB(madd_epi16)(OF_VB(unpackhi_epi16)(a, b), y));
+    }
+    store_sums(out + i, low, high);
+  }
+}
+#else
+static void plane(int64_t taps, const int64_t *at, int64_t places, const uint8_t *x, const int8_t *w, int32_t *out) {
+  memset(out, 0, (size_t)places * sizeof *out);
+  for (int64_t t = 0; t < taps; t++)
+    for (int64_t i = 0; i < places; i++) out[i] += x[at[t] + i] * w[t];
+}
+#endif
+
+/* Four rows of bytes, interleaved. */
+static void interleave(int64_t n, const uint8_t *restrict a, const uint8_t *restrict b, const uint8_t *restrict c,
+                       const uint8_t *restrict d, uint32_t flip, uint8_t *restrict out) {
+  int64_t i = 0;
+#if WK_VECTOR_BYTES >= 32
+  for (; i + 16 <= n; i += 16) {
+    __m128i flips = _mm_set1_epi32((int32_t)flip);
+    __m128i va = _mm_loadu_si128((const void *)(a + i)), vb = _mm_loadu_si128((const void *)(b + i));
+    __m128i vc = _mm_loadu_si128((const void *)(c + i)), vd = _mm_loadu_si128((const void *)(d + i));
+    __m128i ab = _mm_unpacklo_epi8(va, vb), cd = _mm_unpacklo_epi8(vc, vd);
+    __m128i more_ab = _mm_unpackhi_epi8(va, vb), more_cd = _mm_unpackhi_epi8(vc, vd), *to = (void *)(out + 4 * i);
+    _mm_storeu_si128(to, _mm_xor_si128(_mm_unpacklo_epi16(ab, cd), flips));
+    _mm_storeu_si128(to + 1, _mm_xor_si128(_mm_unpackhi_epi16(ab, cd), flips));
+    _mm_storeu_si128(to + 2, _mm_xor_si128(_mm_unpacklo_epi16(more_ab, more_cd), flips));
+    _mm_storeu_si128(to + 3, _mm_xor_si128(_mm_unpackhi_epi16(more_ab, more_cd), flips));
+  }
+#endif
+  for (; i < n; i++) {
+    uint8_t word[4] = {a[i], b[i], c[i], d[i]};
+    for (int v = 0; v < 4; v++) out[4 * i + v] = word[v] ^ (uint8_t)flip;
+  }
+}
+
+static void gather(int64_t places, int channels, int bytes, const uint8_t *restrict x, int64_t place_step,
+                   int64_t channel_step, uint8_t flip, uint8_t *restrict out) {
+  if (bytes == 1 && place_step == 1) {
+    for (int64_t i = 0; i < places; i++) out[i] = x[i] ^ flip;
+  } else if (bytes == 1) {
+    for (int64_t i = 0; i < places; i++) out[i] = x[i * place_step] ^ flip;
+  } else if (channels == 4 && place_step == 1) {
+    const uint8_t *c = x + 2 * channel_step;
+    interleave(places, x, x + channel_step, c, c + channel_step, flip * 0x01010101u, out);
+  } else if (channels == 4 && channel_step == 1) {
+    for (int64_t i = 0; i < places; i++) {
+      uint32_t word;
+      memcpy(&word, x + i * place_step, sizeof word);
+      word ^= flip * 0x01010101u;
+      memcpy(out + 4 * i, &word, sizeof word);
+    }
+  } else {
+    for (int64_t i = 0; i < places; i++)
+      for (int v = 0; v < 4; v++) out[4 * i + v] = v < channels ? x[i * place_step + v * channel_step] ^ flip : 0;
+  }
+}
+
+static void finish(int64_t n, const int32_t *restrict sums, int32_t less, float scale, float own, const float *bias,
+                   float *restrict y, int64_t step) {
+  float more = bias ? *bias : -0.0f; /* which changes nothing */
+  if (step == 1)
+    for (int64_t i = 0; i < n; i++) y[i] = (float)(int32_t)((uint32_t)sums[i] - (uint32_t)less) * scale * own + more;
+  else
+    for (int64_t i = 0; i < n; i++)
+      y[i * step] = (float)(int32_t)((uint32_t)sums[i] - (uint32_t)less) * scale * own + more;
 }
 
 /* ================================================== floats ====================================================== */
@@ -523,7 +684,15 @@ const wk__quant_kernels WK_LEVEL_NAME(quant_kernels) = {
 #if WK_VECTOR_BYTES == 64
     .dot_vnni = dot_vnni,
 #endif
-    .channels = channels,
+    .places_rows = PLACES_ROWS,
+    .places = PLACES,
+    .multiply_places = multiply_places,
+#if WK_VECTOR_BYTES == 64
+    .multiply_places_vnni = multiply_places_vnni,
+#endif
+    .plane = plane,
+    .gather = gather,
+    .finish = finish,
     .int8_columns = INT8_COLUMNS,
     .int8 = int8_dot,
     .int4_panels = INT4_PANELS,
