@@ -61,29 +61,36 @@ static void fill(const convolution *r, const plane *p, uint8_t *to, int64_t plac
   for (int64_t i = 0; i < places; i++) memcpy(to + i * WORD, &p->outside, WORD);
 }
 
-/* A row of a phase: places `phase`, phase + stride, ... of the padded image's row, whose first byte inside is at x. */
-static void make_row(const convolution *r, const plane *p, const uint8_t *x, int64_t phase, uint8_t *to) {
+/* Places of a phase's row that are inside of the image: [begin, end), from column `first` of the image on. */
+typedef struct inside {
+  int64_t begin, end, first;
+} inside;
+
+static inside columns_inside(const convolution *r, int64_t phase) {
   const wk__quant_conv *c = &r->c;
   int64_t stride = c->stride[2], first = phase - c->padding[2], size = r->size[2];
-  int64_t begin = first < 0 ? wk__min(wk__ceil_div(-first, stride), size) : 0;
+  inside s = {.begin = first < 0 ? wk__min(wk__ceil_div(-first, stride), size) : 0};
   int64_t end = c->in[2] > first ? wk__min(wk__ceil_div(c->in[2] - first, stride), size) : 0;
-  end = wk__max(end, begin);
-  fill(r, p, to, begin);
-  if (end > begin)
-    r->kernels->gather(end - begin, p->channels, (int)r->place_bytes, x + (first + begin * stride) * c->x_place_step,
-                       stride * c->x_place_step, c->x_channel_step, c->flip, to + begin * r->place_bytes);
-  fill(r, p, to + end * r->place_bytes, size - end);
+  s.end = wk__max(end, s.begin), s.first = first + s.begin * stride;
+  return s;
 }
 
 static void make_phase(const convolution *r, const plane *p, const int64_t *phase, uint8_t *to) {
   const wk__quant_conv *c = &r->c;
+  inside s = columns_inside(r, phase[2]);
   for (int64_t i = 0; i < r->size[0]; i++)
     for (int64_t j = 0; j < r->size[1]; j++, to += r->size[2] * r->place_bytes) {
       int64_t z = i * c->stride[0] + phase[0] - c->padding[0], y = j * c->stride[1] + phase[1] - c->padding[1];
-      if (z < 0 || z >= c->in[0] || y < 0 || y >= c->in[1])
+      bool there = z >= 0 && z < c->in[0] && y >= 0 && y < c->in[1] && s.end > s.begin;
+      if (!there) {
         fill(r, p, to, r->size[2]);
-      else
-        make_row(r, p, p->from + (z * c->in[1] + y) * c->in[2] * c->x_place_step, phase[2], to);
+        continue;
+      }
+      if (s.begin) fill(r, p, to, s.begin);
+      const uint8_t *x = p->from + ((z * c->in[1] + y) * c->in[2] + s.first) * c->x_place_step;
+      r->kernels->gather(s.end - s.begin, p->channels, (int)r->place_bytes, x, c->stride[2] * c->x_place_step,
+                         c->x_channel_step, c->flip, to + s.begin * r->place_bytes);
+      if (s.end < r->size[2]) fill(r, p, to + s.end * r->place_bytes, r->size[2] - s.end);
     }
 }
 
@@ -107,33 +114,16 @@ static void make_planes(void *context, int64_t begin, int64_t end) {
 
 /* ---- the weight ---- */
 
-/* A row of it, channels of each tap in whole words, those that are not there zeros. */
-static void pack_row(const convolution *r, const int8_t *w, int8_t *to) {
-  const wk__quant_conv *c = &r->c;
-  int64_t step = r->walk.words * WORD;
-  for (int64_t p = 0; p < c->in_channels; p += WORD, to += WORD) {
-    const int8_t *at[WORD];
-    int64_t count = wk__min(WORD, c->in_channels - p);
-    for (int64_t i = 0; i < WORD; i++) at[i] = w + wk__min(p + i, c->in_channels - 1) * c->w_channel_step;
-    for (int64_t t = 0; t < r->walk.taps; t++) {
-      int64_t from = t * c->w_tap_step;
-      int8_t word[WORD] = {at[0][from], at[1][from], at[2][from], at[3][from]};
-      for (int64_t i = count; i < WORD; i++) word[i] = 0;
-      memcpy(to + t * step, word, WORD);
-    }
-  }
-}
-
 static void make_rows(void *context, int64_t begin, int64_t end) {
   const convolution *r = context;
   const wk__quant_conv *c = &r->c;
   int64_t k = r->walk.taps * c->in_channels;
   for (int64_t j = begin; j < end; j++) {
     const int8_t *w = c->w + j * k;
-    int32_t sum = 0;
-    for (int64_t p = 0; p < k; p++) sum += w[p];
-    r->less[j] = (int32_t)((uint32_t)sum * (uint32_t)c->shift);
-    if (r->packed) pack_row(r, w, r->w + j * r->w_row);
+    r->less[j] = (int32_t)((uint32_t)r->kernels->sum(k, w) * (uint32_t)c->shift);
+    if (r->packed)
+      r->kernels->pack(c->in_channels, r->walk.taps, w, c->w_tap_step, c->w_channel_step,
+                       (c->groups * c->out_channels - j) * k, r->w + j * r->w_row);
   }
 }
 
@@ -144,9 +134,10 @@ static void finish(const convolution *r, int64_t channel, int64_t first, int64_t
   const wk__quant_conv *c = &r->c;
   const float *bias = c->bias ? c->bias + channel : NULL;
   bool whole = r->row == r->places; /* rows of the result lie side by side */
-  int64_t width = whole ? r->places : c->out[2];
-  for (int64_t i = 0, n; i < count; i += n) {
-    int64_t row = (first + i) / r->row, column = (first + i) % r->row, z = row / r->size[1], height = row % r->size[1];
+  int64_t width = whole ? r->places : c->out[2], row = first / r->row, column = first % r->row;
+  int64_t z = row / r->size[1], height = row % r->size[1];
+  for (int64_t i = 0, n; i < count; i += n, column = 0, height++) {
+    if (!whole && height == r->size[1]) z++, height = 0;
     n = wk__min(r->row - column, count - i);
     int64_t inside = wk__min(n, width - column);
     if (inside <= 0 || (!whole && height >= c->out[1])) continue;
@@ -158,7 +149,7 @@ static void finish(const convolution *r, int64_t channel, int64_t first, int64_t
 
 static void run_plane(const convolution *r, const uint8_t *x, float *y, int64_t channel, int64_t first, int64_t last) {
   int32_t sums[WK__PLANE_PLACES] __attribute__((aligned(64)));
-  const int8_t *w = r->packed ? r->w + channel * r->w_row : r->c.w + channel * r->walk.taps;
+  const int8_t *w = r->c.w + channel * r->walk.taps;
   for (int64_t i = first; i < last; i += WK__PLANE_PLACES) {
     int64_t n = wk__min(WK__PLANE_PLACES, last - i);
     r->kernels->plane(r->walk.taps, r->at, n, x + i, w, sums);
@@ -230,8 +221,8 @@ static convolution plan(const wk__quant_conv *c) {
   r.places = ((c->out[0] - 1) * r.size[1] + c->out[1] - 1) * r.size[2] + c->out[2];
   bool whole = r.size[2] == c->out[2] && (r.size[1] == c->out[1] || c->out[0] == 1);
   r.row = whole ? r.places : r.size[2];
-  bool in_words = c->w_channel_step == 1 && c->in_channels % WORD == 0;
-  r.packed = r.depthwise ? c->w_tap_step != 1 : !in_words;
+  bool in_words = (c->w_channel_step == 1 || r.walk.taps == 1) && c->in_channels % WORD == 0;
+  r.packed = !r.depthwise && !in_words; /* of one channel taps are neighbours in any case */
   r.w_row = r.walk.taps * r.walk.words * WORD;
   r.row_tasks = wk__ceil_div(c->out_channels, TASK_ROWS), r.place_tasks = wk__ceil_div(r.places, TASK_PLACES);
   return r;

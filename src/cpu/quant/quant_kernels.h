@@ -34,6 +34,13 @@ typedef void wk__quant_plane_fn(int64_t taps, const int64_t *at, int64_t places,
 typedef void wk__quant_gather_fn(int64_t places, int channels, int bytes, const uint8_t *x, int64_t place_step,
                                  int64_t channel_step, uint8_t flip, uint8_t *out);
 
+/* A row of a weight, its channels of each tap in whole words of four, zeros for those that are not there. `readable`
+ * bytes lie behind w. */
+typedef void wk__quant_pack_fn(int64_t channels, int64_t taps, const int8_t *w, int64_t tap_step, int64_t channel_step,
+                               int64_t readable, int8_t *out);
+
+typedef int32_t wk__quant_sum_fn(int64_t n, const int8_t *w); /* of n bytes */
+
 /* y[i step] = (sums[i] - less) scale own + bias[0] */
 typedef void wk__quant_finish_fn(int64_t n, const int32_t *sums, int32_t less, float scale, float own,
                                  const float *bias, float *y, int64_t step);
@@ -66,6 +73,8 @@ typedef struct wk__quant_kernels {
   wk__quant_plane_fn *plane;
   wk__quant_gather_fn *gather;
   wk__quant_finish_fn *finish;
+  wk__quant_pack_fn *pack;
+  wk__quant_sum_fn *sum;
   int int8_columns; /* that int8 takes at once */
   wk__int8_dot_fn *int8;
   int int4_panels;

@@ -269,38 +269,74 @@ static void plane(int64_t taps, const int64_t *at, int64_t places, const uint8_t
 }
 #endif
 
-/* Four rows of bytes, interleaved. */
-static void interleave(int64_t n, const uint8_t *restrict a, const uint8_t *restrict b, const uint8_t *restrict c,
-                       const uint8_t *restrict d, uint32_t flip, uint8_t *restrict out) {
-  int64_t i = 0;
+/* Four rows of bytes, interleaved; 16 bytes of each are read where n is 16. */
+WK_INLINE void interleave(int64_t n, const uint8_t *const *rows, uint32_t flip, uint8_t *out) {
 #if WK_VECTOR_BYTES >= 32
-  for (; i + 16 <= n; i += 16) {
-    __m128i flips = _mm_set1_epi32((int32_t)flip);
-    __m128i va = _mm_loadu_si128((const void *)(a + i)), vb = _mm_loadu_si128((const void *)(b + i));
-    __m128i vc = _mm_loadu_si128((const void *)(c + i)), vd = _mm_loadu_si128((const void *)(d + i));
-    __m128i ab = _mm_unpacklo_epi8(va, vb), cd = _mm_unpacklo_epi8(vc, vd);
-    __m128i more_ab = _mm_unpackhi_epi8(va, vb), more_cd = _mm_unpackhi_epi8(vc, vd), *to = (void *)(out + 4 * i);
+  if (n == 16) {
+    __m128i flips = _mm_set1_epi32((int32_t)flip), *to = (void *)out;
+    __m128i a = _mm_loadu_si128((const void *)rows[0]), b = _mm_loadu_si128((const void *)rows[1]);
+    __m128i c = _mm_loadu_si128((const void *)rows[2]), d = _mm_loadu_si128((const void *)rows[3]);
+    __m128i ab = _mm_unpacklo_epi8(a, b), cd = _mm_unpacklo_epi8(c, d);
+    __m128i more_ab = _mm_unpackhi_epi8(a, b), more_cd = _mm_unpackhi_epi8(c, d);
     _mm_storeu_si128(to, _mm_xor_si128(_mm_unpacklo_epi16(ab, cd), flips));
     _mm_storeu_si128(to + 1, _mm_xor_si128(_mm_unpackhi_epi16(ab, cd), flips));
     _mm_storeu_si128(to + 2, _mm_xor_si128(_mm_unpacklo_epi16(more_ab, more_cd), flips));
     _mm_storeu_si128(to + 3, _mm_xor_si128(_mm_unpackhi_epi16(more_ab, more_cd), flips));
+    return;
   }
 #endif
-  for (; i < n; i++) {
-    uint8_t word[4] = {a[i], b[i], c[i], d[i]};
-    for (int v = 0; v < 4; v++) out[4 * i + v] = word[v] ^ (uint8_t)flip;
+  for (int64_t i = 0; i < n; i++) {
+    uint8_t word[4] = {rows[0][i], rows[1][i], rows[2][i], rows[3][i]};
+    for (int v = 0; v < 4; v++) out[4 * i + v] = word[v] ^ (uint8_t)(flip >> (8 * v));
   }
 }
 
-static void gather(int64_t places, int channels, int bytes, const uint8_t *restrict x, int64_t place_step,
-                   int64_t channel_step, uint8_t flip, uint8_t *restrict out) {
-  if (bytes == 1 && place_step == 1) {
-    for (int64_t i = 0; i < places; i++) out[i] = x[i] ^ flip;
-  } else if (bytes == 1) {
-    for (int64_t i = 0; i < places; i++) out[i] = x[i * place_step] ^ flip;
-  } else if (channels == 4 && place_step == 1) {
-    const uint8_t *c = x + 2 * channel_step;
-    interleave(places, x, x + channel_step, c, c + channel_step, flip * 0x01010101u, out);
+/* Bytes a step apart, as neighbours. */
+WK_INLINE void take_row(int64_t n, const uint8_t *x, int64_t step, uint8_t flip, uint8_t *out) {
+  int64_t i = 0;
+#if WK_VECTOR_BYTES >= 32
+  __m256i flips = _mm256_set1_epi8((char)flip);
+  for (; step == 1 && i + 32 <= n; i += 32)
+    _mm256_storeu_si256((__m256i *)(void *)(out + i),
+                        _mm256_xor_si256(_mm256_loadu_si256((const void *)(x + i)), flips));
+  for (; step == 2 && i + 16 < n; i += 16) { /* reads the byte behind the last that it takes: so it is no row's last */
+    __m256i both = _mm256_and_si256(_mm256_loadu_si256((const void *)(x + 2 * i)), _mm256_set1_epi16(255));
+    __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi16(both, both), 0x08);
+    _mm_storeu_si128((__m128i *)(void *)(out + i),
+                     _mm_xor_si128(_mm256_castsi256_si128(packed), _mm256_castsi256_si128(flips)));
+  }
+#endif
+  for (; i < n; i++) out[i] = x[i * step] ^ flip;
+}
+
+/* Channels whose rows lie apart. */
+static void gather_words(int64_t places, int channels, const uint8_t *x, int64_t place_step, int64_t channel_step,
+                         uint8_t flip, uint8_t *out) {
+  enum { PART = 64 };
+  uint8_t beside[4][PART] = {{0}};
+  for (int64_t i = 0; i < places; i += PART) {
+    int64_t count = wk__min(PART, places - i);
+    const uint8_t *rows[4];
+    for (int v = 0; v < 4; v++) {
+      rows[v] = beside[v];
+      const uint8_t *from = x + i * place_step + v * channel_step;
+      if (v < channels && place_step == 1)
+        rows[v] = from;
+      else if (v < channels)
+        take_row(count, from, place_step, 0, beside[v]);
+    }
+    uint32_t flips = (uint32_t)(flip * 0x01010101ull & ((1ull << (8 * channels)) - 1));
+    for (int64_t j = 0; j < count; j += 16) {
+      interleave(wk__min(16, count - j), rows, flips, out + 4 * (i + j));
+      for (int v = 0; v < 4; v++) rows[v] += 16;
+    }
+  }
+}
+
+static void gather(int64_t places, int channels, int bytes, const uint8_t *x, int64_t place_step, int64_t channel_step,
+                   uint8_t flip, uint8_t *out) {
+  if (bytes == 1) {
+    take_row(places, x, place_step, flip, out);
   } else if (channels == 4 && channel_step == 1) {
     for (int64_t i = 0; i < places; i++) {
       uint32_t word;
@@ -309,19 +345,68 @@ static void gather(int64_t places, int channels, int bytes, const uint8_t *restr
       memcpy(out + 4 * i, &word, sizeof word);
     }
   } else {
-    for (int64_t i = 0; i < places; i++)
-      for (int v = 0; v < 4; v++) out[4 * i + v] = v < channels ? x[i * place_step + v * channel_step] ^ flip : 0;
+    gather_words(places, channels, x, place_step, channel_step, flip, out);
   }
 }
 
-static void finish(int64_t n, const int32_t *restrict sums, int32_t less, float scale, float own, const float *bias,
-                   float *restrict y, int64_t step) {
+/* Taps of four channels at a time. */
+static void pack(int64_t channels, int64_t taps, const int8_t *w, int64_t tap_step, int64_t channel_step,
+                 int64_t readable, int8_t *out) {
+  int64_t step = (channels + 3) / 4 * 4;
+  for (int64_t p = 0; p < channels; p += 4)
+    for (int64_t t = 0; t < taps; t += 16) {
+      static const uint8_t none[16];
+      uint8_t words[16 * 4];
+      const uint8_t *rows[4];
+      int64_t n = wk__min(16, taps - t), from = (p + 3) * channel_step + t * tap_step;
+      bool whole = tap_step == 1 && p + 4 <= channels && from + 16 <= readable;
+      for (int v = 0; v < 4; v++)
+        rows[v] = p + v < channels ? (const uint8_t *)w + (p + v) * channel_step + t * tap_step : none;
+      if (whole) {
+        interleave(16, rows, 0, words);
+      } else {
+        for (int64_t i = 0; i < n; i++)
+          for (int v = 0; v < 4; v++) words[4 * i + v] = p + v < channels ? rows[v][i * tap_step] : 0;
+      }
+      for (int64_t i = 0; i < n; i++) memcpy(out + (t + i) * step + p, words + 4 * i, 4);
+    }
+}
+
+/* The sum of n integers of a byte. */
+static int32_t sum_bytes(int64_t n, const int8_t *w) {
+  int32_t sum = 0;
+  int64_t i = 0;
+#if WK_VECTOR_BYTES >= 32
+  __m256i sums = _mm256_setzero_si256(); /* of bytes + 128 */
+  for (; i + 32 <= n; i += 32) {
+    __m256i x = _mm256_xor_si256(_mm256_loadu_si256((const void *)(w + i)), _mm256_set1_epi8(-128));
+    sums = _mm256_add_epi64(sums, _mm256_sad_epu8(x, _mm256_setzero_si256()));
+  }
+  int64_t parts[4];
+  _mm256_storeu_si256((__m256i *)(void *)parts, sums);
+  sum = (int32_t)(parts[0] + parts[1] + parts[2] + parts[3] - 128 * i);
+#endif
+  for (; i < n; i++) sum += w[i];
+  return sum;
+}
+
+WK_INLINE vf finished(vi sums, int32_t less, float scale, float own, float more) {
+  return __builtin_convertvector((vi)((vu)sums - (uint32_t)less), vf) * scale * own + more;
+}
+static void finish(int64_t n, const int32_t *sums, int32_t less, float scale, float own, const float *bias, float *y,
+                   int64_t step) {
   float more = bias ? *bias : -0.0f; /* which changes nothing */
-  if (step == 1)
-    for (int64_t i = 0; i < n; i++) y[i] = (float)(int32_t)((uint32_t)sums[i] - (uint32_t)less) * scale * own + more;
-  else
-    for (int64_t i = 0; i < n; i++)
-      y[i * step] = (float)(int32_t)((uint32_t)sums[i] - (uint32_t)less) * scale * own + more;
+  int64_t i = 0;
+  for (; step == 1 && i + LANES <= n; i += LANES) vf_store(y + i, finished(vi_load(sums + i), less, scale, own, more));
+#if WK_VECTOR_BYTES == 64
+  if (step == 1 && i < n) {
+    __mmask16 rest = (__mmask16)((1u << (n - i)) - 1);
+    vf last = finished((vi)_mm512_maskz_loadu_epi32(rest, sums + i), less, scale, own, more);
+    _mm512_mask_storeu_ps(y + i, rest, (__m512)last);
+    return;
+  }
+#endif
+  for (; i < n; i++) y[i * step] = (float)(int32_t)((uint32_t)sums[i] - (uint32_t)less) * scale * own + more;
 }
 
 /* ================================================== floats ====================================================== */
@@ -693,6 +778,8 @@ const wk__quant_kernels WK_LEVEL_NAME(quant_kernels) = {
     .plane = plane,
     .gather = gather,
     .finish = finish,
+    .pack = pack,
+    .sum = sum_bytes,
     .int8_columns = INT8_COLUMNS,
     .int8 = int8_dot,
     .int4_panels = INT4_PANELS,
