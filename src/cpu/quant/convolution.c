@@ -75,8 +75,20 @@ static inside columns_inside(const convolution *r, int64_t phase) {
   return s;
 }
 
+/* Whether a plane has the image's places and no others. */
+static bool is_the_image(const convolution *r) {
+  bool same = true;
+  for (int d = 0; d < DIMS; d++) same = same && r->c.stride[d] == 1 && r->c.padding[d] == 0 && r->size[d] == r->c.in[d];
+  return same;
+}
+
 static void make_phase(const convolution *r, const plane *p, const int64_t *phase, uint8_t *to) {
   const wk__quant_conv *c = &r->c;
+  if (is_the_image(r)) {
+    r->kernels->gather(c->in[0] * c->in[1] * c->in[2], p->channels, (int)r->place_bytes, p->from, c->x_place_step,
+                       c->x_channel_step, c->flip, to);
+    return;
+  }
   inside s = columns_inside(r, phase[2]);
   for (int64_t i = 0; i < r->size[0]; i++)
     for (int64_t j = 0; j < r->size[1]; j++, to += r->size[2] * r->place_bytes) {

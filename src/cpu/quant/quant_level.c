@@ -299,6 +299,11 @@ WK_INLINE void take_row(int64_t n, const uint8_t *x, int64_t step, uint8_t flip,
   for (; step == 1 && i + 32 <= n; i += 32)
     _mm256_storeu_si256((__m256i *)(void *)(out + i),
                         _mm256_xor_si256(_mm256_loadu_si256((const void *)(x + i)), flips));
+  for (; step == 1 && n >= 16 && i < n; i += 16) { /* the last 16 once more */
+    i = wk__min(i, n - 16);
+    _mm_storeu_si128((__m128i *)(void *)(out + i),
+                     _mm_xor_si128(_mm_loadu_si128((const void *)(x + i)), _mm256_castsi256_si128(flips)));
+  }
   for (; step == 2 && i + 16 < n; i += 16) { /* reads the byte behind the last that it takes: so it is no row's last */
     __m256i both = _mm256_and_si256(_mm256_loadu_si256((const void *)(x + 2 * i)), _mm256_set1_epi16(255));
     __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi16(both, both), 0x08);
@@ -326,9 +331,15 @@ static void gather_words(int64_t places, int channels, const uint8_t *x, int64_t
         take_row(count, from, place_step, 0, beside[v]);
     }
     uint32_t flips = (uint32_t)(flip * 0x01010101ull & ((1ull << (8 * channels)) - 1));
+    bool direct = place_step == 1;
     for (int64_t j = 0; j < count; j += 16) {
-      interleave(wk__min(16, count - j), rows, flips, out + 4 * (i + j));
-      for (int v = 0; v < 4; v++) rows[v] += 16;
+      int64_t n = wk__min(16, count - j), back = direct && n < 16 && i + j >= 16 ? 16 - n : 0; /* once more */
+      uint8_t words[16 * 4], *to = out + 4 * (i + j - back);
+      bool over = n < 16 && !direct; /* `beside` is longer */
+      for (int v = 0; v < 4; v++) rows[v] -= v < channels ? back : 0;
+      interleave(back || over ? 16 : n, rows, flips, over ? words : to);
+      if (over) memcpy(to, words, (size_t)n * 4);
+      for (int v = 0; v < 4; v++) rows[v] += v < channels ? 16 : 0;
     }
   }
 }
