@@ -103,10 +103,10 @@ QUANTIZERS = {
     "x86": lambda: X86Quantizer().set_global(get_default_x86_quantization_config()),
 }
 MODELS = {
-    "conv1d": lambda: (nn.Sequential(nn.Conv1d(4, 6, 3, padding=1), nn.ReLU(), nn.Conv1d(6, 2, 1)), (2, 4, 16)),
+    "conv1d": lambda: (nn.Sequential(nn.Conv1d(4, 24, 5, padding=2), nn.ReLU(), nn.Conv1d(24, 18, 1)), (2, 4, 16)),
     "conv2d": lambda: (
         nn.Sequential(
-            nn.Conv2d(3, 8, 3, stride=2, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=8)
+            nn.Conv2d(3, 8, 3, stride=2, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=2)
         ),
         (2, 3, 12, 12),
     ),

@@ -141,10 +141,11 @@ static void make_rows(void *context, int64_t begin, int64_t end) {
 
 /* ---- sums ---- */
 
-/* Sums of a channel for places [first, first + count), to where those that are of the result belong. */
-static void finish(const convolution *r, int64_t channel, int64_t first, int64_t count, const int32_t *sums, float *y) {
+/* Sums of places [first, first + count) for some channels, one row of them each, to where those that are of the result
+ * belong. */
+static void finish(const convolution *r, int64_t channel, int channels, int64_t first, int64_t count,
+                   const int32_t *sums, int64_t sums_row, float *y) {
   const wk__quant_conv *c = &r->c;
-  const float *bias = c->bias ? c->bias + channel : NULL;
   bool whole = r->row == r->places; /* rows of the result lie side by side */
   int64_t width = whole ? r->places : c->out[2], row = first / r->row, column = first % r->row;
   int64_t z = row / r->size[1], height = row % r->size[1];
@@ -154,8 +155,9 @@ static void finish(const convolution *r, int64_t channel, int64_t first, int64_t
     int64_t inside = wk__min(n, width - column);
     if (inside <= 0 || (!whole && height >= c->out[1])) continue;
     int64_t place = whole ? column : (z * c->out[1] + height) * width + column;
-    r->kernels->finish(inside, sums + i, r->less[channel], c->scale, c->scales[channel], bias,
-                       y + channel * c->channel_step + place * c->place_step, c->place_step);
+    r->kernels->finish(channels, inside, sums + i, sums_row, r->less + channel, c->scale, c->scales + channel,
+                       c->bias ? c->bias + channel : NULL, y + channel * c->channel_step + place * c->place_step,
+                       c->place_step, c->channel_step);
   }
 }
 
@@ -165,7 +167,7 @@ static void run_plane(const convolution *r, const uint8_t *x, float *y, int64_t 
   for (int64_t i = first; i < last; i += WK__PLANE_PLACES) {
     int64_t n = wk__min(WK__PLANE_PLACES, last - i);
     r->kernels->plane(r->walk.taps, r->at, n, x + i, w, sums);
-    finish(r, channel, i, n, sums, y);
+    finish(r, channel, 1, i, n, sums, 0, y);
   }
 }
 
@@ -179,7 +181,7 @@ static void run_rows(const convolution *r, int64_t group, const uint8_t *x, floa
     for (int64_t i = first; i < last; i += r->kernels->places) {
       int n = (int)wk__min(r->kernels->places, last - i);
       r->multiply(height, n, &r->walk, x + i * WORD, w + channel * r->w_row, r->w_row, sums);
-      for (int v = 0; v < height; v++) finish(r, channel + v, i, n, sums[v], y);
+      finish(r, channel, height, i, n, sums[0], WK__PLACES, y);
     }
   }
 }

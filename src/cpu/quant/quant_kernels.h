@@ -41,9 +41,11 @@ typedef void wk__quant_pack_fn(int64_t channels, int64_t taps, const int8_t *w, 
 
 typedef int32_t wk__quant_sum_fn(int64_t n, const int8_t *w); /* of n bytes */
 
-/* y[i step] = (sums[i] - less) scale own + bias[0] */
-typedef void wk__quant_finish_fn(int64_t n, const int32_t *sums, int32_t less, float scale, float own,
-                                 const float *bias, float *y, int64_t step);
+/* y[j channel_step + i place_step] = (sums[j sums_row + i] - less[j]) scale scales[j] + bias[j], for some channels j.
+ */
+typedef void wk__quant_finish_fn(int channels, int64_t n, const int32_t *sums, int64_t sums_row, const int32_t *less,
+                                 float scale, const float *scales, const float *bias, float *y, int64_t place_step,
+                                 int64_t channel_step);
 
 /* y[j] = the sum of x[p] w[j][p], for `columns` rows of int8, in the order of a reduction. */
 typedef void wk__int8_dot_fn(int columns, int64_t k, const float *x, const int8_t *w, float *y);

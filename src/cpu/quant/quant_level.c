@@ -404,8 +404,8 @@ static int32_t sum_bytes(int64_t n, const int8_t *w) {
 WK_INLINE vf finished(vi sums, int32_t less, float scale, float own, float more) {
   return __builtin_convertvector((vi)((vu)sums - (uint32_t)less), vf) * scale * own + more;
 }
-static void finish(int64_t n, const int32_t *sums, int32_t less, float scale, float own, const float *bias, float *y,
-                   int64_t step) {
+static void finish_channel(int64_t n, const int32_t *sums, int32_t less, float scale, float own, const float *bias,
+                           float *y, int64_t step) {
   float more = bias ? *bias : -0.0f; /* which changes nothing */
   int64_t i = 0;
   for (; step == 1 && i + LANES <= n; i += LANES) vf_store(y + i, finished(vi_load(sums + i), less, scale, own, more));
@@ -418,6 +418,63 @@ static void finish(int64_t n, const int32_t *sums, int32_t less, float scale, fl
   }
 #endif
   for (; i < n; i++) y[i * step] = (float)(int32_t)((uint32_t)sums[i] - (uint32_t)less) * scale * own + more;
+}
+
+#if WK_VECTOR_BYTES >= 32
+/* Rows of eight numbers as columns, and the other way round. */
+WK_INLINE void transpose8(__m256i v[8]) {
+  __m256i pairs[8], fours[8];
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    pairs[i] = _mm256_unpacklo_epi32(v[i], v[i + 1]);
+    pairs[i + 1] = _mm256_unpackhi_epi32(v[i], v[i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    fours[i] = _mm256_unpacklo_epi64(pairs[i], pairs[i + 2]);
+    fours[i + 1] = _mm256_unpackhi_epi64(pairs[i], pairs[i + 2]);
+    fours[i + 2] = _mm256_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+    fours[i + 3] = _mm256_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) {
+    v[i] = _mm256_permute2x128_si256(fours[i], fours[i + 4], 0x20);
+    v[i + 4] = _mm256_permute2x128_si256(fours[i], fours[i + 4], 0x31);
+  }
+}
+
+/* Eight channels that are neighbours, of eight places at a time; gives how many places. */
+static int64_t finish_eight(int64_t n, const int32_t *sums, int64_t sums_row, const int32_t *less, float scale,
+                            const float *scales, const float *bias, float *y, int64_t step) {
+  __m256i of_zero = _mm256_loadu_si256((const void *)less);
+  __m256 all = _mm256_set1_ps(scale), own = _mm256_loadu_ps(scales);
+  __m256 more = bias ? _mm256_loadu_ps(bias) : _mm256_set1_ps(-0.0f);
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    __m256i v[8];
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; j++) v[j] = _mm256_loadu_si256((const void *)(sums + j * sums_row + i));
+    transpose8(v);
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; j++) {
+      __m256 sum = _mm256_mul_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(v[j], of_zero)), all), own);
+      _mm256_storeu_ps(y + (i + j) * step, _mm256_add_ps(sum, more));
+    }
+  }
+  return i;
+}
+#endif
+
+static void finish(int channels, int64_t n, const int32_t *sums, int64_t sums_row, const int32_t *less, float scale,
+                   const float *scales, const float *bias, float *y, int64_t place_step, int64_t channel_step) {
+  int64_t done = 0;
+#if WK_VECTOR_BYTES >= 32
+  if (channels == 8 && channel_step == 1 && place_step != 1)
+    done = finish_eight(n, sums, sums_row, less, scale, scales, bias, y, place_step);
+#endif
+  for (int j = 0; j < channels; j++)
+    finish_channel(n - done, sums + j * sums_row + done, less[j], scale, scales[j], bias ? bias + j : NULL,
+                   y + j * channel_step + done * place_step, place_step);
 }
 
 /* ================================================== floats ====================================================== */
