@@ -109,10 +109,11 @@ static void check_layout(int64_t groups, int64_t in, int64_t out, int64_t stride
   c.x = x, c.w = (const int8_t *)w, c.flip = flip, c.shift = flip + zero, c.outside = (uint8_t)zero;
   c.x_place_step = last ? groups * in : 1, c.x_channel_step = last ? 1 : 6 * 7;
   c.w_tap_step = last ? in : 1, c.w_channel_step = last ? 1 : 6;
-  c.scale = 0.3f, c.scales = scales, c.bias = bias, c.y = y, c.place_step = 1, c.channel_step = places;
+  c.scale = 0.3f, c.scales = scales, c.bias = bias, c.y = y;
+  c.place_step = last ? channels : 1, c.channel_step = last ? 1 : places;
   assert_int_equal(wk__quant_convolve(&c), WK_OK);
   for (int64_t i = 0; i < c.batch * channels * places; i++) {
-    int64_t place = i % places, channel = i / places % channels;
+    int64_t place = last ? i / channels % places : i % places, channel = last ? i % channels : i / places % channels;
     int32_t sum = promised_sum(&c, i / places / channels, place / c.out[2], place % c.out[2], channel);
     float wanted = (float)sum * c.scale * scales[channel] + bias[channel];
     if (memcmp(&wanted, &y[i], sizeof wanted) != 0) fail_msg("%ld of %ld groups, %ld to %ld", i, groups, in, out);
