@@ -67,6 +67,9 @@ typedef void wk__bf16_dot_fn(int rows, int columns, int64_t k, const float *x, c
 
 typedef void wk__block_decode_fn(const void *restrict block, float *restrict out);
 
+/* Octets of a row of packed int4, whose words lie a panel's width apart: each nibble's number of the sixteen. */
+typedef void wk__int4_decode_fn(int64_t octets, const uint8_t *words, const float *numbers, float *out);
+
 typedef struct wk__quant_kernels {
   int dot_rows;                     /* of the largest tile: at most WK__DOT_ROWS */
   wk__quant_dot_fn *dot, *dot_vnni; /* the second where the CPU multiplies bytes (VNNI), or NULL */
@@ -81,6 +84,7 @@ typedef struct wk__quant_kernels {
   wk__int8_dot_fn *int8;
   int int4_panels;
   wk__int4_dot_fn *int4;
+  wk__int4_decode_fn *decode_int4;
   wk__blocks_dot_fn *blocks;
   int bf16_columns;
   wk__bf16_part_fn *bf16_part;

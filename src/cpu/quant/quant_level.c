@@ -618,6 +618,34 @@ static void int4_dot(int panels, int64_t k, int64_t group, const float *x, const
                 y + i * WK__INT4_COLUMNS);
 }
 
+WK_INLINE int32_t word_of(const uint8_t *words, int64_t octet) {
+  int32_t word;
+  memcpy(&word, words + octet * WK__INT4_COLUMNS * 4, sizeof word);
+  return word;
+}
+static void decode_int4(int64_t octets, const uint8_t *words, const float *numbers, float *out) {
+  int64_t o = 0;
+#if WK_VECTOR_BYTES == 64
+  __m512 table = _mm512_loadu_ps(numbers);
+  __m512i shifts = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+  for (; o + 2 <= octets; o += 2) {
+    __m512i two = _mm512_inserti64x4(_mm512_set1_epi32(word_of(words, o)), _mm256_set1_epi32(word_of(words, o + 1)), 1);
+    _mm512_storeu_ps(out + o * WK__INT4_DEPTH, _mm512_permutexvar_ps(_mm512_srlv_epi32(two, shifts), table));
+  }
+#elif WK_VECTOR_BYTES == 32
+  __m256 first = _mm256_loadu_ps(numbers), second = _mm256_loadu_ps(numbers + 8);
+  for (; o < octets; o++) { /* the lowest three bits choose of eight, the fourth between both */
+    __m256i q = _mm256_srlv_epi32(_mm256_set1_epi32(word_of(words, o)), _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+    __m256 low = _mm256_permutevar8x32_ps(first, q), high = _mm256_permutevar8x32_ps(second, q);
+    __m256 of_second = _mm256_castsi256_ps(_mm256_slli_epi32(q, 28));
+    _mm256_storeu_ps(out + o * WK__INT4_DEPTH, _mm256_blendv_ps(low, high, of_second));
+  }
+#endif
+  for (; o < octets; o++)
+    for (int j = 0; j < WK__INT4_DEPTH; j++)
+      out[o * WK__INT4_DEPTH + j] = numbers[(uint32_t)word_of(words, o) >> (4 * j) & 15];
+}
+
 /* ---- bfloat16: each vector of memory gives its even and its odd elements ---- */
 
 #if WK_VECTOR_BYTES == 64
@@ -852,6 +880,7 @@ const wk__quant_kernels WK_LEVEL_NAME(quant_kernels) = {
     .int8 = int8_dot,
     .int4_panels = INT4_PANELS,
     .int4 = int4_dot,
+    .decode_int4 = decode_int4,
     .blocks = blocks_dot,
     .bf16_columns = BF16_COLUMNS,
     .bf16_part = bf16_part,
