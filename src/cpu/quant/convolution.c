@@ -175,12 +175,14 @@ static void run_rows(const convolution *r, int64_t group, const uint8_t *x, floa
                      int64_t row, int64_t last_row) {
   int32_t sums[WK__PLACES_ROWS][WK__PLACES] __attribute__((aligned(64)));
   const int8_t *w = r->packed ? r->w : r->c.w;
-  for (int64_t j = row; j < last_row; j += r->kernels->places_rows) {
-    int height = (int)wk__min(r->kernels->places_rows, last_row - j);
+  for (int64_t j = row; j < last_row; j += WK__PLACES_ROWS) {
+    int height = (int)wk__min(WK__PLACES_ROWS, last_row - j), most = r->kernels->places_rows;
     int64_t channel = group * r->c.out_channels + j;
     for (int64_t i = first; i < last; i += r->kernels->places) {
       int n = (int)wk__min(r->kernels->places, last - i);
-      r->multiply(height, n, &r->walk, x + i * WORD, w + channel * r->w_row, r->w_row, sums);
+      for (int v = 0; v < height; v += most)
+        r->multiply(wk__min(most, height - v), n, &r->walk, x + i * WORD, w + (channel + v) * r->w_row, r->w_row,
+                    sums + v);
       finish(r, channel, height, i, n, sums[0], WK__PLACES, y);
     }
   }

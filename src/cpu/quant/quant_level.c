@@ -420,7 +420,7 @@ static void finish_channel(int64_t n, const int32_t *sums, int32_t less, float s
   for (; i < n; i++) y[i * step] = (float)(int32_t)((uint32_t)sums[i] - (uint32_t)less) * scale * own + more;
 }
 
-#if WK_VECTOR_BYTES == 64
+#if WK_VECTOR_BYTES >= 32
 /* Rows of eight numbers as columns, and the other way round. */
 WK_INLINE void transpose8(__m256i v[8]) {
   __m256i pairs[8], fours[8];
@@ -468,7 +468,7 @@ static int64_t finish_eight(int64_t n, const int32_t *sums, int64_t sums_row, co
 static void finish(int channels, int64_t n, const int32_t *sums, int64_t sums_row, const int32_t *less, float scale,
                    const float *scales, const float *bias, float *y, int64_t place_step, int64_t channel_step) {
   int64_t done = 0;
-#if WK_VECTOR_BYTES == 64
+#if WK_VECTOR_BYTES >= 32
   if (channels == 8 && channel_step == 1 && place_step != 1)
     done = finish_eight(n, sums, sums_row, less, scale, scales, bias, y, place_step);
 #endif
