@@ -1,7 +1,7 @@
 /* Products with quantized weights, each of whose rows (n of them) is one row of a linear layer's weight.
  *
  *   wk__quant_integers   A (m, k) of bytes, B (n, k) of int8: sums in int32, which wrap around
- *   wk__quant_convolve   the same sums for the patches of images
+ *   wk__quant_convolve   the same sums for what a convolution's taps meet
  *   wk__quant_weights    A (m, k) of floats, a weight of int8, of packed int4 or of GGUF's blocks
  *
  * What is computed, to the bit. Sums of integers have no order. A weight of int8 or of blocks meets few rows of A
