@@ -9,10 +9,14 @@
  *
  * sums the products as integers, which is exact; the floats' sums round. So the result has other last bits than the
  * graph node by node, as it has with any product that a library computes. What stands around, the next quantization
- * too, is fused as always. Tests: tests/ir/multiply_bytes.txt, tests/python/test_quantize_pt2e.py. */
+ * too, is fused as always. Convolutions of few products for what they read and write stay floats, whose kernels are
+ * faster there (is_worth_it). Tests: tests/ir/multiply_bytes.txt, tests/python/test_quantize_pt2e.py. */
 #include "compile/fuse/fuse.h"
 
-enum { MOST_COLUMNS = 1 << 16 /* 2^16 products of bytes, each below 2^15, are an int32 */ };
+enum {
+  MOST_COLUMNS = 1 << 16, /* 2^16 products of bytes, each below 2^15, are an int32 */
+  LEAST_PRODUCTS = 10,    /* of a convolution, for each number that it reads or writes */
+};
 
 static bool is_call(const wk__graph_node *n, const wk_op *op) {
   return n->kind == WK__GRAPH_CALL && n->op == op && !(n->flags & WK__GRAPH_TAPED);
@@ -98,11 +102,25 @@ static bool holds_zero(const wk__graph_node *x) {
   return x->args[A_self].node->value->dtype == WK_INT8 ? zero <= 127 : zero >= 0;
 }
 
+/* Whether sums of bytes take less time than those of floats. Bytes are arranged first, and sums become floats behind;
+ * what that costs goes with the channels that a group reads and writes at a place, so products have to be some times
+ * as many: docs/quantization.md has the times. Convolutions of one channel a group are never so. */
+static bool is_worth_it(const wk__graph_node *n, const wk_tensor *w) {
+  WK__ARGS(convolution);
+  const wk_int groups = n->args[A_groups].integer;
+  if (!wk_int_is_known(w->sizes[0]) || !wk_int_is_known(groups) || groups.bits < 1) return false;
+  int64_t in = w->sizes[1].bits, out = w->sizes[0].bits / groups.bits, products = in * out;
+  if (groups.bits > 1 && in == 1 && out == 1) return false;
+  for (int d = 2; d < w->ndim; d++) products *= w->sizes[d].bits; /* has_short_rows: the sizes are known and small */
+  return products >= LEAST_PRODUCTS * (in + out);
+}
+
 static wk_status replace_convolution(wk__graph *graph, wk__graph_node *n, bool *out_changed) {
   WK__ARGS(convolution);
   const wk__graph_node *x = n->args[A_input].node, *w = n->args[A_weight].node;
   wk__graph_node *scales = is_input(x) && holds_zero(x) ? scales_of(w, w->value->ndim) : NULL;
   if (!scales || !takes_bias(&n->args[A_bias]) || n->args[A_transposed].boolean) return WK_OK;
+  if (!is_worth_it(n, w->value)) return WK_OK;
   wk__graph_arg args[WK__MAX_ARGS] = {{.tag = WK_VALUE_NONE}};
   set_operands(args, x, w, scales, n->args[A_bias]);
   args[WK__ARG(_int8_convolution, stride)] = n->args[A_stride];

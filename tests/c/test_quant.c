@@ -77,24 +77,25 @@ static void integers_are_exact(void **state) {
 
 /* ---- convolutions ---- */
 
-/* Of bytes (batch, 6, 7, channels) with taps (3, 2), padding 1: the sum that channel `out` has at (y, x). */
+/* Of images of 6 by 7 bytes with taps (3, 2), padding 1: the sum that channel `out` has at (y, x). */
 static int32_t promised_sum(const wk__quant_conv *c, int64_t n, int64_t at_y, int64_t at_x, int64_t channel) {
   int64_t sum = 0, all = c->groups * c->in_channels, group = channel / c->out_channels;
-  bool depthwise = wk__quant_conv_is_depthwise(c);
   for (int64_t i = 0; i < c->kernel[1]; i++)
     for (int64_t j = 0; j < c->kernel[2]; j++)
       for (int64_t p = 0; p < c->in_channels; p++) {
         int64_t y = at_y * c->stride[1] + i - c->padding[1], x = at_x * c->stride[2] + j - c->padding[2];
         if (y < 0 || x < 0 || y >= c->in[1] || x >= c->in[2]) continue;
-        uint8_t byte = c->x[((n * c->in[1] + y) * c->in[2] + x) * all + group * c->in_channels + p];
+        int64_t image = n * c->in[1] * c->in[2] * all;
+        uint8_t byte =
+            c->x[image + (y * c->in[2] + x) * c->x_place_step + (group * c->in_channels + p) * c->x_channel_step];
         int64_t tap = i * c->kernel[2] + j;
-        int64_t w = depthwise ? c->w[tap * c->groups + channel]
-                              : c->w[(channel * c->kernel[1] * c->kernel[2] + tap) * c->in_channels + p];
+        int64_t w =
+            c->w[channel * c->kernel[1] * c->kernel[2] * c->in_channels + tap * c->w_tap_step + p * c->w_channel_step];
         sum += ((int64_t)(byte ^ c->flip) - c->shift) * w;
       }
   return (int32_t)sum;
 }
-static void check_convolution(int64_t groups, int64_t in, int64_t out, int64_t stride, uint8_t flip, int zero) {
+static void check_layout(int64_t groups, int64_t in, int64_t out, int64_t stride, uint8_t flip, int zero, bool last) {
   wk__quant_conv c = {.batch = 2, .groups = groups, .in_channels = in, .out_channels = out, .in = {1, 6, 7}};
   int64_t kernel[] = {1, 3, 2}, padding[] = {0, 1, 1};
   for (int d = 0; d < WK__QUANT_CONV_DIMS; d++) {
@@ -106,15 +107,22 @@ static void check_convolution(int64_t groups, int64_t in, int64_t out, int64_t s
   float *y = malloc((size_t)(c.batch * channels * places) * sizeof *y);
   uint8_t *x = random_bytes(c.batch * 6 * 7 * groups * in), *w = random_bytes(channels * 6 * in);
   c.x = x, c.w = (const int8_t *)w, c.flip = flip, c.shift = flip + zero, c.outside = (uint8_t)zero;
-  c.scale = 0.3f, c.scales = scales, c.bias = bias, c.y = y, c.place_step = 1, c.channel_step = places;
+  c.x_place_step = last ? groups * in : 1, c.x_channel_step = last ? 1 : 6 * 7;
+  c.w_tap_step = last ? in : 1, c.w_channel_step = last ? 1 : 6;
+  c.scale = 0.3f, c.scales = scales, c.bias = bias, c.y = y;
+  c.place_step = last ? channels : 1, c.channel_step = last ? 1 : places;
   assert_int_equal(wk__quant_convolve(&c), WK_OK);
   for (int64_t i = 0; i < c.batch * channels * places; i++) {
-    int64_t place = i % places, channel = i / places % channels;
+    int64_t place = last ? i / channels % places : i % places, channel = last ? i % channels : i / places % channels;
     int32_t sum = promised_sum(&c, i / places / channels, place / c.out[2], place % c.out[2], channel);
     float wanted = (float)sum * c.scale * scales[channel] + bias[channel];
     if (memcmp(&wanted, &y[i], sizeof wanted) != 0) fail_msg("%ld of %ld groups, %ld to %ld", i, groups, in, out);
   }
   free(scales), free(bias), free(y), free(x), free(w);
+}
+static void check_convolution(int64_t groups, int64_t in, int64_t out, int64_t stride, uint8_t flip, int zero) {
+  check_layout(groups, in, out, stride, flip, zero, false);
+  check_layout(groups, in, out, stride, flip, zero, true);
 }
 static void check_convolutions(void) {
   check_convolution(1, 3, 5, 1, 0, 131);
@@ -122,6 +130,8 @@ static void check_convolutions(void) {
   check_convolution(3, 4, 3, 1, 128, 127);
   check_convolution(75, 1, 1, 1, 0, 9);
   check_convolution(33, 1, 1, 2, 128, -128);
+  check_convolution(1, 24, 19, 3, 0, 255);
+  check_convolution(2, 8, 9, 1, 128, 0);
 }
 static void convolutions_are_exact(void **state) {
   (void)state;

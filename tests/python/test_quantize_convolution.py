@@ -66,7 +66,7 @@ def test_sums_are_those_of_integers(case, dtype, zero):
         _C._set_decomposing(before)
 
 
-@pytest.mark.parametrize("case", ["2d", "one tap", "groups", "depthwise"])
+@pytest.mark.parametrize("case", ["2d", "one tap", "groups", "depthwise", "many", "many rows", "2d strided"])
 def test_channels_last(case):
     x, w, scales, bias, geometry = operands(case, wick.uint8, wick.channels_last)
     found = _C._int8_convolution(x, 0.03, 7, w, scales, bias, *geometry)
@@ -103,10 +103,10 @@ QUANTIZERS = {
     "x86": lambda: X86Quantizer().set_global(get_default_x86_quantization_config()),
 }
 MODELS = {
-    "conv1d": lambda: (nn.Sequential(nn.Conv1d(4, 6, 3, padding=1), nn.ReLU(), nn.Conv1d(6, 2, 1)), (2, 4, 16)),
+    "conv1d": lambda: (nn.Sequential(nn.Conv1d(4, 24, 5, padding=2), nn.ReLU(), nn.Conv1d(24, 18, 1)), (2, 4, 16)),
     "conv2d": lambda: (
         nn.Sequential(
-            nn.Conv2d(3, 8, 3, stride=2, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=8)
+            nn.Conv2d(3, 8, 3, stride=2, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=2)
         ),
         (2, 3, 12, 12),
     ),
@@ -138,6 +138,22 @@ def test_compiled_graphs_convolve_bytes(name, model, layout, tmp_path, monkeypat
     assert found.stride() == wanted.stride()
     # the floats' sums round otherwise, so that a number in between may be the neighbouring one
     assert (found - wanted).abs().max() <= 0.02 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("layout", [wick.contiguous_format, wick.channels_last])
+def test_convolutions_that_are_faster_in_floats_stay_floats(layout, tmp_path, monkeypatch):
+    """One channel a group, and few products for each number that is read or written."""
+    depthwise, narrow, wide = nn.Conv2d(16, 16, 3, groups=16), nn.Conv2d(16, 6, 1), nn.Conv2d(6, 24, 3)
+    x = wick.randn(2, 16, 9, 9).to(memory_format=layout)
+    quantizer = QUANTIZERS["x86"]()
+    prepared = prepare_pt2e(capture(nn.Sequential(depthwise, narrow, wide).eval(), (x,)), quantizer)
+    with wick.no_grad():
+        prepared(x)
+        graph = convert_pt2e(prepared)
+        monkeypatch.setenv("WICK_DEBUG_DIR", str(tmp_path))
+        wick.testing.assert_close(wick.compile(graph)(x), graph(x), rtol=0, atol=0.05)
+    text = "".join(path.read_text() for path in tmp_path.rglob("*dead.txt"))
+    assert text.count("= _int8_convolution(") == 1 and text.count("= convolution(") == 2
 
 
 def test_compiled_beside_operators_of_several_results():

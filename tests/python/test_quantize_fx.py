@@ -44,6 +44,16 @@ def test_results_are_near_the_floats(backend):
             assert 0 < (found - wanted).norm() < 0.05 * wanted.norm()
 
 
+def test_the_model_stays_as_it_was():
+    model, x = make()
+    model.head.eval()
+    mean = model.bn.running_mean.clone()
+    with wick.no_grad():
+        prepare_fx(model, q.get_default_qconfig_mapping("x86"), (x,))(x)
+    assert model.training and model.bn.training and not model.head.training
+    assert wick.equal(model.bn.running_mean, mean)
+
+
 MAPPINGS = [
     (lambda m: m, 3),
     (lambda m: m.set_object_type(nn.Linear, None), 1),

@@ -97,47 +97,20 @@ static wk_status int8_linear(wk__call *c) {
 
 /* ---- convolutions ---- */
 
-typedef struct transposing {
-  const uint8_t *from;
-  uint8_t *to;
-  int64_t rows, columns; /* of each matrix */
-} transposing;
-
-/* Whole matrices; in blocks, whose bytes stay in the L1 cache. */
-static void transpose_matrices(void *context, int64_t begin, int64_t end) {
-  enum { BLOCK = 32 };
-  const transposing *t = context;
-  for (int64_t m = begin; m < end; m++) {
-    const uint8_t *from = t->from + m * t->rows * t->columns;
-    uint8_t *to = t->to + m * t->rows * t->columns;
-    for (int64_t i = 0; i < t->rows; i += BLOCK)
-      for (int64_t j = 0; j < t->columns; j += BLOCK)
-        for (int64_t y = j; y < wk__min(j + BLOCK, t->columns); y++)
-          for (int64_t x = i; x < wk__min(i + BLOCK, t->rows); x++) to[y * t->rows + x] = from[x * t->columns + y];
-  }
-}
-
-/* Bytes (count, rows, columns), in t's memory without gaps, as (count, columns, rows): a tensor of t's sizes that holds
- * them. In the caller's scope. */
-static wk_tensor *transposed(wk_tensor *t, int64_t count, int64_t rows) {
-  enum { GRAIN = 1 << 15 };
-  wk_tensor *from = plain(t), *to = from ? wk_empty_like(from, WK_DTYPE_NONE, (wk_value){0}, NULL) : NULL;
-  if (!to || !wk__numel(t)) return to;
-  transposing r = {(const uint8_t *)wk__data(from), (uint8_t *)wk__data(to), rows, wk__numel(t) / count / rows};
-  wk__parallel_for(count, 1 + GRAIN / (r.rows * r.columns), transpose_matrices, &r);
-  return to;
-}
-
-/* (N, C, ...) as (N, ..., C) */
-static wk_tensor *channels_last(wk_tensor *t) {
+/* Whether a tensor (N, C, ...) without gaps has its channels last. */
+static bool is_channels_last(const wk_tensor *t) {
   wk_int order[WK_MAX_DIMS];
   for (int d = 0; d < t->ndim; d++) order[d] = wk_int_of(d == 0 ? 0 : d == t->ndim - 1 ? 1 : d + 1);
-  wk_tensor *view = wk_permute(t, order, t->ndim);
-  if (!view || wk__is_contiguous(view)) return view;
-  return transposed(t, wk__size(t, 0), wk__size(t, 1));
+  wk_tensor *view = wk_permute((wk_tensor *)t, order, t->ndim);
+  return view && wk__is_contiguous(view);
 }
-/* (C, 1, ...) as (..., C) */
-static wk_tensor *rows_last(wk_tensor *t) { return transposed(t, 1, wk__size(t, 0)); }
+
+/* t or a copy, in the caller's scope, whose channels come first or last without gaps; the steps of both. */
+static wk_tensor *without_gaps(wk_tensor *t, int64_t places, int64_t *out_place_step, int64_t *out_channel_step) {
+  bool last = !wk__is_contiguous(t) && is_channels_last(t);
+  *out_place_step = last ? wk__size(t, 1) : 1, *out_channel_step = last ? 1 : places;
+  return last ? t : plain(t);
+}
 
 static wk__quant_conv describe_conv(const wk__convolution *p, const wk_tensor *x, const wk_tensor *w,
                                     const wk_tensor *y) {
@@ -166,7 +139,8 @@ static wk_status int8_convolution(wk__call *call) {
   wk__convolution p;
   WK_TRY(wk__read_int8_convolution(call, w->ndim - 2, &p));
   wk__quant_conv c = describe_conv(&p, x, w, y);
-  wk_tensor *images = channels_last(x), *rows = wk__quant_conv_is_depthwise(&c) ? rows_last(w) : channels_last(w);
+  wk_tensor *images = without_gaps(x, c.in[0] * c.in[1] * c.in[2], &c.x_place_step, &c.x_channel_step);
+  wk_tensor *rows = without_gaps(w, c.kernel[0] * c.kernel[1] * c.kernel[2], &c.w_tap_step, &c.w_channel_step);
   wk_tensor *scales = plain(call->args[A_scales].tensor), *bias = wk__arg_tensor(call, A_bias);
   if (bias) bias = plain(bias);
   if (!images || !rows || !scales || (!bias && wk__arg_tensor(call, A_bias))) return wk_error_category();

@@ -31,11 +31,17 @@ const wk__quant_kernels *wk__quant_kernels_get(void) {
 #ifdef WICK_TESTS
 bool wk__quant_without_vnni;
 #endif
-wk__quant_dot_fn *wk__quant_dot_get(const wk__quant_kernels *kernels) {
+static bool has_vnni(void) {
 #ifdef WICK_TESTS
-  if (wk__quant_without_vnni) return kernels->dot;
+  if (wk__quant_without_vnni) return false;
 #endif
-  return kernels->dot_vnni && wk__cpu_has_vnni() ? kernels->dot_vnni : kernels->dot;
+  return wk__cpu_has_vnni();
+}
+wk__quant_dot_fn *wk__quant_dot_get(const wk__quant_kernels *kernels) {
+  return kernels->dot_vnni && has_vnni() ? kernels->dot_vnni : kernels->dot;
+}
+wk__quant_places_fn *wk__quant_places_get(const wk__quant_kernels *kernels) {
+  return kernels->multiply_places_vnni && has_vnni() ? kernels->multiply_places_vnni : kernels->multiply_places;
 }
 
 /* ---- the product ---- */

@@ -1,7 +1,7 @@
 /* Products with quantized weights, each of whose rows (n of them) is one row of a linear layer's weight.
  *
  *   wk__quant_integers   A (m, k) of bytes, B (n, k) of int8: sums in int32, which wrap around
- *   wk__quant_convolve   the same sums for the patches of images
+ *   wk__quant_convolve   the same sums for what a convolution's taps meet
  *   wk__quant_weights    A (m, k) of floats, a weight of int8, of packed int4 or of GGUF's blocks
  *
  * What is computed, to the bit. Sums of integers have no order. A weight of int8 or of blocks meets few rows of A
@@ -43,16 +43,18 @@ typedef struct wk__quant_bytes {
 } wk__quant_bytes;
 void wk__quant_integers(const wk__quant_bytes *q);
 
-/* A convolution of images x (batch, in..., groups in_channels) with w (groups out_channels, kernel..., in_channels);
- * where a group has one channel in and out, w (kernel..., groups). Bytes mean what they do above; y = (sum scale
- * scales) + bias. Dims that images have not are 1. */
+/* A convolution of images x, of (batch, groups in_channels, in...) with w (groups out_channels, in_channels,
+ * kernel...); images and rows of w have no gaps, and steps say whether their channels come first or last. Bytes mean
+ * what they do above; y = (sum scale scales) + bias. Dims that images have not are 1. */
 enum { WK__QUANT_CONV_DIMS = 3 };
 typedef struct wk__quant_conv {
   int64_t batch, groups, in_channels, out_channels; /* channels of a group */
   int64_t in[WK__QUANT_CONV_DIMS], out[WK__QUANT_CONV_DIMS], kernel[WK__QUANT_CONV_DIMS];
   int64_t stride[WK__QUANT_CONV_DIMS], dilation[WK__QUANT_CONV_DIMS], padding[WK__QUANT_CONV_DIMS];
   const uint8_t *x;
+  int64_t x_place_step, x_channel_step;
   const int8_t *w;
+  int64_t w_tap_step, w_channel_step;
   uint8_t flip, outside; /* outside: the byte that stands for 0, for the padding */
   int32_t shift;
   float scale;

@@ -144,23 +144,337 @@ static void dot(int rows, int columns, int64_t k, const uint8_t *a, int64_t a_ro
 enum { DOT_ROWS = 2 };
 #endif
 
-/* CHANNELS at a time, whose sums stay in registers. */
-enum { CHANNELS = 2 * LANES };
-static void channels(int64_t taps, int64_t n, const uint8_t *x, uint8_t flip, int32_t shift, const int8_t *w,
-                     int32_t *out) {
-  int64_t j = 0;
-  for (; j + CHANNELS <= n; j += CHANNELS) {
-    int32_t sums[CHANNELS] = {0};
-    for (int64_t p = 0; p < taps; p++)
-      for (int i = 0; i < CHANNELS; i++)
-        sums[i] += ((int32_t)(x[p * n + j + i] ^ flip) - shift) * (int32_t)w[p * n + j + i];
-    memcpy(out + j, sums, sizeof sums);
+/* ================================================= convolutions ================================================= */
+
+/* Rows of w, the last one again in the place of those that are not there. */
+#define DEFINE_PLACES(name, TARGET, V, ROWS, MOST, ZERO, PREPARE, ADD)                                                \
+  TARGET static inline __attribute__((always_inline)) void name##_tile(const int vectors, const wk__quant_walk *walk, \
+                                                                       const uint8_t *x, const int8_t *const *w,      \
+                                                                       int32_t out[WK__PLACES_ROWS][WK__PLACES]) {    \
+    V sum[ROWS][MOST];                                                                                                \
+    for (int j = 0; j < ROWS; j++)                                                                                    \
+      for (int i = 0; i < vectors; i++) sum[j][i] = ZERO;                                                             \
+    int64_t at_w = 0;                                                                                                 \
+    for (int64_t t = 0; t < walk->taps; t++) {                                                                        \
+      const uint8_t *at_x = x + walk->at[t];                                                                          \
+      for (int64_t p = 0; p < walk->words; p++, at_x += walk->plane, at_w += 4) {                                     \
+        V own[MOST];                                                                                                  \
+        _Pragma("GCC unroll 8") for (int i = 0; i < vectors; i++) memcpy(&own[i], at_x + i * sizeof(V), sizeof(V));   \
+        _Pragma("GCC unroll 8") for (int j = 0; j < ROWS; j++) {                                                      \
+          int32_t word;                                                                                               \
+          memcpy(&word, w[j] + at_w, sizeof word);                                                                    \
+          PREPARE(word);                                                                                              \
+          _Pragma("GCC unroll 8") for (int i = 0; i < vectors; i++) sum[j][i] = ADD(sum[j][i], own[i]);               \
+        }                                                                                                             \
+      }                                                                                                               \
+    }                                                                                                                 \
+    for (int j = 0; j < ROWS; j++)                                                                                    \
+      for (int i = 0; i < vectors; i++) memcpy(out[j] + i * LANES, &sum[j][i], sizeof(V));                            \
+  }                                                                                                                   \
+  TARGET static void name(int rows, int places, const wk__quant_walk *walk, const uint8_t *x, const int8_t *w,        \
+                          int64_t w_row, int32_t out[WK__PLACES_ROWS][WK__PLACES]) {                                  \
+    const int8_t *at[ROWS];                                                                                           \
+    for (int j = 0; j < ROWS; j++) at[j] = w + wk__min(j, rows - 1) * w_row;                                          \
+    int vectors = (places + LANES - 1) / LANES;                                                                       \
+    if (vectors == 1) name##_tile(1, walk, x, at, out);                                                               \
+    if (vectors == 2) name##_tile(2, walk, x, at, out);                                                               \
+    if (MOST > 2 && vectors == 3) name##_tile(MOST, walk, x, at, out);                                                \
   }
-  for (; j < n; j++) {
-    int32_t sum = 0;
-    for (int64_t p = 0; p < taps; p++) sum += ((int32_t)(x[p * n + j] ^ flip) - shift) * (int32_t)w[p * n + j];
-    out[j] = sum;
+
+#if WK_VECTOR_BYTES == 64
+enum { PLACES_ROWS = 8, PLACES = 3 * LANES };
+#define BROADCAST(word) __m512i y = _mm512_set1_epi32(word)
+#define ADD_WORDS(sum, x) _mm512_dpbusd_epi32(sum, x, y)
+DEFINE_PLACES(multiply_places_vnni, VNNI, __m512i, 8, 3, _mm512_setzero_si512(), BROADCAST, ADD_WORDS)
+
+/* Even and odd bytes as 16-bit integers; products by them are exact. */
+#define BROADCAST_PARTS(word)                                               \
+  __m512i both = _mm512_set1_epi32(word), odd = _mm512_srai_epi16(both, 8); \
+  __m512i even = _mm512_srai_epi16(_mm512_slli_epi16(both, 8), 8)
+WK_INLINE __m512i add_parts(__m512i sum, __m512i x, __m512i even, __m512i odd) {
+  __m512i low = _mm512_and_si512(x, _mm512_set1_epi16(255)), high = _mm512_srli_epi16(x, 8);
+  return _mm512_add_epi32(sum, _mm512_add_epi32(_mm512_madd_epi16(low, even), _mm512_madd_epi16(high, odd)));
+}
+#define ADD_PARTS(sum, x) add_parts(sum, x, even, odd)
+DEFINE_PLACES(multiply_places, NO_TARGET, __m512i, 8, 3, _mm512_setzero_si512(), BROADCAST_PARTS, ADD_PARTS)
+
+#elif WK_VECTOR_BYTES == 32
+enum { PLACES_ROWS = 4, PLACES = 2 * LANES };
+#define BROADCAST_PARTS(word)                                               \
+  __m256i both = _mm256_set1_epi32(word), odd = _mm256_srai_epi16(both, 8); \
+  __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(both, 8), 8)
+WK_INLINE __m256i add_parts(__m256i sum, __m256i x, __m256i even, __m256i odd) {
+  __m256i low = _mm256_and_si256(x, _mm256_set1_epi16(255)), high = _mm256_srli_epi16(x, 8);
+  return _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_madd_epi16(low, even), _mm256_madd_epi16(high, odd)));
+}
+#define ADD_PARTS(sum, x) add_parts(sum, x, even, odd)
+DEFINE_PLACES(multiply_places, NO_TARGET, __m256i, 4, 2, _mm256_setzero_si256(), BROADCAST_PARTS, ADD_PARTS)
+
+#else
+enum { PLACES_ROWS = 4, PLACES = 16 };
+static void multiply_places(int rows, int places, const wk__quant_walk *walk, const uint8_t *x, const int8_t *w,
+                            int64_t w_row, int32_t out[WK__PLACES_ROWS][WK__PLACES]) {
+  for (int j = 0; j < rows; j++) {
+    const int8_t *word = w + j * w_row;
+    memset(out[j], 0, (size_t)places * sizeof out[j][0]);
+    for (int64_t t = 0; t < walk->taps; t++)
+      for (int64_t p = 0; p < walk->words; p++, word += 4) {
+        const uint8_t *at = x + walk->at[t] + p * walk->plane;
+        for (int i = 0; i < places; i++)
+          out[j][i] +=
+              at[4 * i] * word[0] + at[4 * i + 1] * word[1] + at[4 * i + 2] * word[2] + at[4 * i + 3] * word[3];
+      }
   }
+}
+#endif
+
+/* Two taps at a time: their bytes, as 16-bit integers, interleaved. */
+#if WK_VECTOR_BYTES >= 32
+#if WK_VECTOR_BYTES == 64
+typedef __m512i vb;
+WK_INLINE vb words_at(const uint8_t *p) { return _mm512_cvtepu8_epi16(_mm256_loadu_si256((const void *)p)); }
+WK_INLINE void store_sums(int32_t *out, vb low, vb high) {
+  vb first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+  _mm512_storeu_si512(out, _mm512_permutex2var_epi64(low, first, high));
+  _mm512_storeu_si512(out + LANES, _mm512_permutex2var_epi64(low, second, high));
+}
+#define OF_VB(name) _mm512_##name
+#else
+typedef __m256i vb;
+WK_INLINE vb words_at(const uint8_t *p) { return _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)p)); }
+WK_INLINE void store_sums(int32_t *out, vb low, vb high) {
+  _mm256_storeu_si256((vb *)(void *)out, _mm256_permute2x128_si256(low, high, 0x20));
+  _mm256_storeu_si256((vb *)(void *)(out + LANES), _mm256_permute2x128_si256(low, high, 0x31));
+}
+#define OF_VB(name) _mm256_##name
+#endif
+static void plane(int64_t taps, const int64_t *at, int64_t places, const uint8_t *x, const int8_t *w, int32_t *out) {
+  for (int64_t i = 0; i < places; i += (int64_t)2 * LANES) {
+    vb low = {0}, high = {0};
+    for (int64_t t = 0; t < taps; t += 2) {
+      bool two = t + 1 < taps;
+      uint32_t pair = (uint16_t)w[t] | (two ? (uint32_t)(uint16_t)w[t + 1] << 16 : 0);
+      vb y = OF_VB(set1_epi32)((int32_t)pair), a = words_at(x + at[t] + i), b = words_at(x + at[two ? t + 1 : t] + i);
+      low = OF_VB(add_epi32)(low, OF_VB(madd_epi16)(OF_VB(unpacklo_epi16)(a, b), y));
+      high = OF_VB(add_epi32)(high, OF_VB(madd_epi16)(OF_VB(unpackhi_epi16)(a, b), y));
+    }
+    store_sums(out + i, low, high);
+  }
+}
+#else
+static void plane(int64_t taps, const int64_t *at, int64_t places, const uint8_t *x, const int8_t *w, int32_t *out) {
+  memset(out, 0, (size_t)places * sizeof *out);
+  for (int64_t t = 0; t < taps; t++)
+    for (int64_t i = 0; i < places; i++) out[i] += x[at[t] + i] * w[t];
+}
+#endif
+
+/* Four rows of bytes, interleaved; 16 bytes of each are read where n is 16. */
+WK_INLINE void interleave(int64_t n, const uint8_t *const *rows, uint32_t flip, uint8_t *out) {
+#if WK_VECTOR_BYTES >= 32
+  if (n == 16) {
+    __m128i flips = _mm_set1_epi32((int32_t)flip), *to = (void *)out;
+    __m128i a = _mm_loadu_si128((const void *)rows[0]), b = _mm_loadu_si128((const void *)rows[1]);
+    __m128i c = _mm_loadu_si128((const void *)rows[2]), d = _mm_loadu_si128((const void *)rows[3]);
+    __m128i ab = _mm_unpacklo_epi8(a, b), cd = _mm_unpacklo_epi8(c, d);
+    __m128i more_ab = _mm_unpackhi_epi8(a, b), more_cd = _mm_unpackhi_epi8(c, d);
+    _mm_storeu_si128(to, _mm_xor_si128(_mm_unpacklo_epi16(ab, cd), flips));
+    _mm_storeu_si128(to + 1, _mm_xor_si128(_mm_unpackhi_epi16(ab, cd), flips));
+    _mm_storeu_si128(to + 2, _mm_xor_si128(_mm_unpacklo_epi16(more_ab, more_cd), flips));
+    _mm_storeu_si128(to + 3, _mm_xor_si128(_mm_unpackhi_epi16(more_ab, more_cd), flips));
+    return;
+  }
+#endif
+  for (int64_t i = 0; i < n; i++) {
+    uint8_t word[4] = {rows[0][i], rows[1][i], rows[2][i], rows[3][i]};
+    for (int v = 0; v < 4; v++) out[4 * i + v] = word[v] ^ (uint8_t)(flip >> (8 * v));
+  }
+}
+
+/* Bytes a step apart, as neighbours. */
+WK_INLINE void take_row(int64_t n, const uint8_t *x, int64_t step, uint8_t flip, uint8_t *out) {
+  int64_t i = 0;
+#if WK_VECTOR_BYTES >= 32
+  __m256i flips = _mm256_set1_epi8((char)flip);
+  for (; step == 1 && i + 32 <= n; i += 32)
+    _mm256_storeu_si256((__m256i *)(void *)(out + i),
+                        _mm256_xor_si256(_mm256_loadu_si256((const void *)(x + i)), flips));
+  for (; step == 1 && n >= 16 && i < n; i += 16) { /* the last 16 once more */
+    i = wk__min(i, n - 16);
+    _mm_storeu_si128((__m128i *)(void *)(out + i),
+                     _mm_xor_si128(_mm_loadu_si128((const void *)(x + i)), _mm256_castsi256_si128(flips)));
+  }
+  for (; step == 2 && i + 16 < n; i += 16) { /* reads the byte behind the last that it takes: so it is no row's last */
+    __m256i both = _mm256_and_si256(_mm256_loadu_si256((const void *)(x + 2 * i)), _mm256_set1_epi16(255));
+    __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi16(both, both), 0x08);
+    _mm_storeu_si128((__m128i *)(void *)(out + i),
+                     _mm_xor_si128(_mm256_castsi256_si128(packed), _mm256_castsi256_si128(flips)));
+  }
+#endif
+  for (; i < n; i++) out[i] = x[i * step] ^ flip;
+}
+
+/* Channels whose rows lie apart. */
+static void gather_words(int64_t places, int channels, const uint8_t *x, int64_t place_step, int64_t channel_step,
+                         uint8_t flip, uint8_t *out) {
+  enum { PART = 64 };
+  uint8_t beside[4][PART] = {{0}};
+  for (int64_t i = 0; i < places; i += PART) {
+    int64_t count = wk__min(PART, places - i);
+    const uint8_t *rows[4];
+    for (int v = 0; v < 4; v++) {
+      rows[v] = beside[v];
+      const uint8_t *from = x + i * place_step + v * channel_step;
+      if (v < channels && place_step == 1)
+        rows[v] = from;
+      else if (v < channels)
+        take_row(count, from, place_step, 0, beside[v]);
+    }
+    uint32_t flips = (uint32_t)(flip * 0x01010101ull & ((1ull << (8 * channels)) - 1));
+    bool direct = place_step == 1;
+    for (int64_t j = 0; j < count; j += 16) {
+      int64_t n = wk__min(16, count - j), back = direct && n < 16 && i + j >= 16 ? 16 - n : 0; /* once more */
+      uint8_t words[16 * 4], *to = out + 4 * (i + j - back);
+      bool over = n < 16 && !direct; /* `beside` is longer */
+      for (int v = 0; v < 4; v++) rows[v] -= v < channels ? back : 0;
+      interleave(back || over ? 16 : n, rows, flips, over ? words : to);
+      if (over) memcpy(to, words, (size_t)n * 4);
+      for (int v = 0; v < 4; v++) rows[v] += v < channels ? 16 : 0;
+    }
+  }
+}
+
+static void gather(int64_t places, int channels, int bytes, const uint8_t *x, int64_t place_step, int64_t channel_step,
+                   uint8_t flip, uint8_t *out) {
+  if (bytes == 1) {
+    take_row(places, x, place_step, flip, out);
+  } else if (channels == 4 && channel_step == 1) {
+    for (int64_t i = 0; i < places; i++) {
+      uint32_t word;
+      memcpy(&word, x + i * place_step, sizeof word);
+      word ^= flip * 0x01010101u;
+      memcpy(out + 4 * i, &word, sizeof word);
+    }
+  } else {
+    gather_words(places, channels, x, place_step, channel_step, flip, out);
+  }
+}
+
+/* Taps of four channels at a time. */
+static void pack(int64_t channels, int64_t taps, const int8_t *w, int64_t tap_step, int64_t channel_step,
+                 int64_t readable, int8_t *out) {
+  int64_t step = (channels + 3) / 4 * 4;
+  for (int64_t p = 0; p < channels; p += 4)
+    for (int64_t t = 0; t < taps; t += 16) {
+      static const uint8_t none[16];
+      uint8_t words[16 * 4];
+      const uint8_t *rows[4];
+      int64_t n = wk__min(16, taps - t), from = (p + 3) * channel_step + t * tap_step;
+      bool whole = tap_step == 1 && p + 4 <= channels && from + 16 <= readable;
+      for (int v = 0; v < 4; v++)
+        rows[v] = p + v < channels ? (const uint8_t *)w + (p + v) * channel_step + t * tap_step : none;
+      if (whole) {
+        interleave(16, rows, 0, words);
+      } else {
+        for (int64_t i = 0; i < n; i++)
+          for (int v = 0; v < 4; v++) words[4 * i + v] = p + v < channels ? rows[v][i * tap_step] : 0;
+      }
+      for (int64_t i = 0; i < n; i++) memcpy(out + (t + i) * step + p, words + 4 * i, 4);
+    }
+}
+
+/* The sum of n integers of a byte. */
+static int32_t sum_bytes(int64_t n, const int8_t *w) {
+  int32_t sum = 0;
+  int64_t i = 0;
+#if WK_VECTOR_BYTES >= 32
+  __m256i sums = _mm256_setzero_si256(); /* of bytes + 128 */
+  for (; i + 32 <= n; i += 32) {
+    __m256i x = _mm256_xor_si256(_mm256_loadu_si256((const void *)(w + i)), _mm256_set1_epi8(-128));
+    sums = _mm256_add_epi64(sums, _mm256_sad_epu8(x, _mm256_setzero_si256()));
+  }
+  int64_t parts[4];
+  _mm256_storeu_si256((__m256i *)(void *)parts, sums);
+  sum = (int32_t)(parts[0] + parts[1] + parts[2] + parts[3] - 128 * i);
+#endif
+  for (; i < n; i++) sum += w[i];
+  return sum;
+}
+
+WK_INLINE vf finished(vi sums, int32_t less, float scale, float own, float more) {
+  return __builtin_convertvector((vi)((vu)sums - (uint32_t)less), vf) * scale * own + more;
+}
+static void finish_channel(int64_t n, const int32_t *sums, int32_t less, float scale, float own, const float *bias,
+                           float *y, int64_t step) {
+  float more = bias ? *bias : -0.0f; /* which changes nothing */
+  int64_t i = 0;
+  for (; step == 1 && i + LANES <= n; i += LANES) vf_store(y + i, finished(vi_load(sums + i), less, scale, own, more));
+#if WK_VECTOR_BYTES == 64
+  if (step == 1 && i < n) {
+    __mmask16 rest = (__mmask16)((1u << (n - i)) - 1);
+    vf last = finished((vi)_mm512_maskz_loadu_epi32(rest, sums + i), less, scale, own, more);
+    _mm512_mask_storeu_ps(y + i, rest, (__m512)last);
+    return;
+  }
+#endif
+  for (; i < n; i++) y[i * step] = (float)(int32_t)((uint32_t)sums[i] - (uint32_t)less) * scale * own + more;
+}
+
+#if WK_VECTOR_BYTES >= 32
+/* Rows of eight numbers as columns, and the other way round. */
+WK_INLINE void transpose8(__m256i v[8]) {
+  __m256i pairs[8], fours[8];
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    pairs[i] = _mm256_unpacklo_epi32(v[i], v[i + 1]);
+    pairs[i + 1] = _mm256_unpackhi_epi32(v[i], v[i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    fours[i] = _mm256_unpacklo_epi64(pairs[i], pairs[i + 2]);
+    fours[i + 1] = _mm256_unpackhi_epi64(pairs[i], pairs[i + 2]);
+    fours[i + 2] = _mm256_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+    fours[i + 3] = _mm256_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) {
+    v[i] = _mm256_permute2x128_si256(fours[i], fours[i + 4], 0x20);
+    v[i + 4] = _mm256_permute2x128_si256(fours[i], fours[i + 4], 0x31);
+  }
+}
+
+/* Eight channels that are neighbours, of eight places at a time; gives how many places. */
+static int64_t finish_eight(int64_t n, const int32_t *sums, int64_t sums_row, const int32_t *less, float scale,
+                            const float *scales, const float *bias, float *y, int64_t step) {
+  __m256i of_zero = _mm256_loadu_si256((const void *)less);
+  __m256 all = _mm256_set1_ps(scale), own = _mm256_loadu_ps(scales);
+  __m256 more = bias ? _mm256_loadu_ps(bias) : _mm256_set1_ps(-0.0f);
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    __m256i v[8];
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; j++) v[j] = _mm256_loadu_si256((const void *)(sums + j * sums_row + i));
+    transpose8(v);
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; j++) {
+      __m256 sum = _mm256_mul_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(v[j], of_zero)), all), own);
+      _mm256_storeu_ps(y + (i + j) * step, _mm256_add_ps(sum, more));
+    }
+  }
+  return i;
+}
+#endif
+
+static void finish(int channels, int64_t n, const int32_t *sums, int64_t sums_row, const int32_t *less, float scale,
+                   const float *scales, const float *bias, float *y, int64_t place_step, int64_t channel_step) {
+  int64_t done = 0;
+#if WK_VECTOR_BYTES >= 32
+  if (channels == 8 && channel_step == 1 && place_step != 1)
+    done = finish_eight(n, sums, sums_row, less, scale, scales, bias, y, place_step);
+#endif
+  for (int j = 0; j < channels; j++)
+    finish_channel(n - done, sums + j * sums_row + done, less[j], scale, scales[j], bias ? bias + j : NULL,
+                   y + j * channel_step + done * place_step, place_step);
 }
 
 /* ================================================== floats ====================================================== */
@@ -302,6 +616,34 @@ static void int4_dot(int panels, int64_t k, int64_t group, const float *x, const
   for (int i = 0; i < panels; i++)
     int4_panels(1, k, group, x, sums, packed + i * WK__INT4_COLUMNS * (k / 2), scales + i * 2 * WK__INT4_COLUMNS, n,
                 y + i * WK__INT4_COLUMNS);
+}
+
+WK_INLINE int32_t word_of(const uint8_t *words, int64_t octet) {
+  int32_t word;
+  memcpy(&word, words + octet * WK__INT4_COLUMNS * 4, sizeof word);
+  return word;
+}
+static void decode_int4(int64_t octets, const uint8_t *words, const float *numbers, float *out) {
+  int64_t o = 0;
+#if WK_VECTOR_BYTES == 64
+  __m512 table = _mm512_loadu_ps(numbers);
+  __m512i shifts = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+  for (; o + 2 <= octets; o += 2) {
+    __m512i two = _mm512_inserti64x4(_mm512_set1_epi32(word_of(words, o)), _mm256_set1_epi32(word_of(words, o + 1)), 1);
+    _mm512_storeu_ps(out + o * WK__INT4_DEPTH, _mm512_permutexvar_ps(_mm512_srlv_epi32(two, shifts), table));
+  }
+#elif WK_VECTOR_BYTES == 32
+  __m256 first = _mm256_loadu_ps(numbers), second = _mm256_loadu_ps(numbers + 8);
+  for (; o < octets; o++) { /* the lowest three bits choose of eight, the fourth between both */
+    __m256i q = _mm256_srlv_epi32(_mm256_set1_epi32(word_of(words, o)), _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+    __m256 low = _mm256_permutevar8x32_ps(first, q), high = _mm256_permutevar8x32_ps(second, q);
+    __m256 of_second = _mm256_castsi256_ps(_mm256_slli_epi32(q, 28));
+    _mm256_storeu_ps(out + o * WK__INT4_DEPTH, _mm256_blendv_ps(low, high, of_second));
+  }
+#endif
+  for (; o < octets; o++)
+    for (int j = 0; j < WK__INT4_DEPTH; j++)
+      out[o * WK__INT4_DEPTH + j] = numbers[(uint32_t)word_of(words, o) >> (4 * j) & 15];
 }
 
 /* ---- bfloat16: each vector of memory gives its even and its odd elements ---- */
@@ -523,11 +865,22 @@ const wk__quant_kernels WK_LEVEL_NAME(quant_kernels) = {
 #if WK_VECTOR_BYTES == 64
     .dot_vnni = dot_vnni,
 #endif
-    .channels = channels,
+    .places_rows = PLACES_ROWS,
+    .places = PLACES,
+    .multiply_places = multiply_places,
+#if WK_VECTOR_BYTES == 64
+    .multiply_places_vnni = multiply_places_vnni,
+#endif
+    .plane = plane,
+    .gather = gather,
+    .finish = finish,
+    .pack = pack,
+    .sum = sum_bytes,
     .int8_columns = INT8_COLUMNS,
     .int8 = int8_dot,
     .int4_panels = INT4_PANELS,
     .int4 = int4_dot,
+    .decode_int4 = decode_int4,
     .blocks = blocks_dot,
     .bf16_columns = BF16_COLUMNS,
     .bf16_part = bf16_part,

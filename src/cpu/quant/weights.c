@@ -23,13 +23,10 @@ static int64_t row_bytes(const wk__packed_weight *w) {
   return block->bytes ? w->k / block->elements * block->bytes : w->k;
 }
 
-/* Of int4, the word of a row and an octet of k */
-static uint32_t word_at(const wk__packed_weight *w, int64_t row, int64_t octet) {
-  uint32_t word;
+/* Of int4, where the word of a row and an octet of k is; the next octet's is a panel's width of words on. */
+static const uint8_t *word_at(const wk__packed_weight *w, int64_t row, int64_t octet) {
   int64_t panel = row / WK__INT4_COLUMNS, lane = row % WK__INT4_COLUMNS;
-  const char *at = (const char *)w->data + panel * WK__INT4_COLUMNS * row_bytes(w);
-  memcpy(&word, at + (octet * WK__INT4_COLUMNS + lane) * 4, 4);
-  return word;
+  return (const uint8_t *)w->data + panel * WK__INT4_COLUMNS * row_bytes(w) + (octet * WK__INT4_COLUMNS + lane) * 4;
 }
 
 /* ---- packing int4 ---- */
@@ -65,11 +62,9 @@ static void decode_int8(const wk__packed_weight *w, int64_t row, int64_t column,
 static void numbers_of_group(const float *pair, float *out) {
   for (int q = 0; q < 16; q++) out[q] = (float)(q - 8) * pair[0] + pair[1];
 }
-static void decode_octet(uint32_t word, const float *numbers, float *restrict out) {
-  for (int p = 0; p < WK__INT4_DEPTH; p++) out[p] = numbers[word >> (4 * p) & 15];
-}
 /* Octets; those at the ends in part. A group is some octets. */
 static void decode_int4(const wk__packed_weight *w, int64_t row, int64_t column, int64_t columns, float *out) {
+  wk__int4_decode_fn *decode = wk__quant_kernels_get()->decode_int4;
   int64_t end = column + columns, end_of_group = column;
   float numbers[16], octet[WK__INT4_DEPTH];
   for (int64_t j = column, n; j < end; j += n, out += n) {
@@ -79,9 +74,11 @@ static void decode_int4(const wk__packed_weight *w, int64_t row, int64_t column,
       numbers_of_group(w->scales + (group * w->n + row) * 2, numbers);
       end_of_group = (group + 1) * w->group;
     }
-    n = wk__min(WK__INT4_DEPTH - first, end - j);
-    decode_octet(word_at(w, row, j / WK__INT4_DEPTH), numbers, n == WK__INT4_DEPTH ? out : octet);
-    if (n < WK__INT4_DEPTH) memcpy(out, octet + first, (size_t)n * sizeof *out);
+    const uint8_t *word = word_at(w, row, j / WK__INT4_DEPTH);
+    int64_t octets = first ? 0 : (wk__min(end, end_of_group) - j) / WK__INT4_DEPTH;
+    n = octets ? octets * WK__INT4_DEPTH : wk__min(WK__INT4_DEPTH - first, end - j);
+    decode(octets ? octets : 1, word, numbers, octets ? out : octet);
+    if (!octets) memcpy(out, octet + first, (size_t)n * sizeof *out);
   }
 }
 

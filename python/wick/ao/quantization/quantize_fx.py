@@ -94,16 +94,16 @@ def _prepare(model, qconfig_mapping, example_inputs, others, prepare):
         raise NotImplementedError("quantize_fx: set_module_name_object_type_order")
     if not isinstance(example_inputs, tuple):
         example_inputs = tuple(example_inputs) if isinstance(example_inputs, list) else (example_inputs,)
-    graph = export.export(copy.deepcopy(model), example_inputs).module()
+    graph = export.export(model, example_inputs).module()
     return prepare(graph, _ByQConfig(qconfig_mapping))
 
 
 def prepare_fx(
     model, qconfig_mapping, example_inputs, prepare_custom_config=None, _equalization_config=None, backend_config=None
 ):
-    """The model's graph with observers: run it on examples, then convert_fx."""
+    """The graph of a copy of the model in evaluation, with observers: run it on examples, then convert_fx."""
     others = {"prepare_custom_config": prepare_custom_config, "_equalization_config": _equalization_config}
-    return _prepare(model.eval(), qconfig_mapping, example_inputs, others, prepare_pt2e)
+    return _prepare(copy.deepcopy(model).eval(), qconfig_mapping, example_inputs, others, prepare_pt2e)
 
 
 def prepare_qat_fx(model, qconfig_mapping, example_inputs, prepare_custom_config=None, backend_config=None):
@@ -111,7 +111,7 @@ def prepare_qat_fx(model, qconfig_mapping, example_inputs, prepare_custom_config
     if not model.training:
         raise AssertionError("prepare_qat_fx only works on models in training mode")
     others = {"prepare_custom_config": prepare_custom_config}
-    return _prepare(model, qconfig_mapping, example_inputs, others, prepare_qat_pt2e)
+    return _prepare(copy.deepcopy(model), qconfig_mapping, example_inputs, others, prepare_qat_pt2e)
 
 
 def convert_fx(
