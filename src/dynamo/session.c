@@ -170,14 +170,7 @@ static void note_endings(wk__session *s, wk__activation *a) {
   for (int i = 0; i < wk__frame_slot_count(&a->frame); i++) {
     PyObject *o = wk__frame_slot(&a->frame, i);
     if (o && PyCell_Check(o)) o = PyCell_GET(o);
-    if (!o || !PyGen_CheckExact(o)) continue;
-    PyObject *suspended = PyObject_GetAttrString(o, "gi_suspended");
-    PyCodeObject *code = wk__generator_code(o);
-    if (suspended != Py_False && wk__code_has_handlers(code))
-      wk__record_failed(s->recording, "a generator that is not finished");
-    PyErr_Clear();
-    Py_DECREF(code);
-    Py_XDECREF(suspended);
+    if (o && wk__generator_ends_aloud(o)) wk__record_failed(s->recording, "a generator that is not finished");
   }
 }
 

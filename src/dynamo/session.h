@@ -144,6 +144,8 @@ void wk__session_drop_buried(wk__session *session);
  * region holds it that would come later. By the next instruction; when an exception leaves the frame. */
 bool wk__variable_dies_aloud(const wk__session *session, const wk__activation *activation);
 bool wk__frame_dies_aloud(const wk__session *session, const wk__activation *activation);
+/* A generator or coroutine stands where its end may run code: a `finally`, a `with`. */
+bool wk__generator_ends_aloud(PyObject *object);
 /* A session that captures does not look at what runs until wk__session_resume, which does nothing for another one.
  * may_end: that code may use values that are not computed yet, which gives the recording up. */
 void wk__session_suspend(wk__session *session, bool may_end, wk__suspension *out);

@@ -51,9 +51,17 @@ void wk__frame_unlink(wk__frame *frame) {
   wk__thread_unlink(frame);
 }
 
+/* A replay leaves a frame where its segment began: what was on the stack there has been popped by the program. Who keeps
+ * the frame's object, as the traceback of an exception on that stack does, would keep it for good. */
+static void pop_for_keeper(wk__frame *frame) {
+  const PyObject *object = (PyObject *)frame->real->frame_obj;
+  if (object && Py_REFCNT(object) > 1) wk__frame_pop_to(frame, 0);
+}
+
 PyObject *wk__frame_exit(wk__frame *frame, PyObject *steal_result) {
   wk__linkage *link = wk__linkage_of(frame);
   if (!link->linked) return steal_result;  // CPython has gone on with it, to its end
+  if (!link->yielded) pop_for_keeper(frame);
   wk__frame_unlink(frame);
   if (!link->yielded) return wk__version_clear(frame, steal_result);
   wk__real_suspended(frame);

@@ -862,7 +862,6 @@ def handler(*_):
     pass
 
 
-@pytest.mark.xfail(reason="an object with a destructor outlives a call that has set a signal's handler", strict=True)
 def test_a_destructor_behind_a_signal_handler_that_is_set():
     def f(x, log):
         before = signal.signal(signal.SIGUSR1, handler)
@@ -907,7 +906,6 @@ run(values)
 """
 
 
-@pytest.mark.xfail(reason="the end of a generator that an error leaves behind a break is run twice", strict=True)
 def test_a_generator_that_an_error_leaves_in_a_hot_loop_ends_once():
     values = [wick.zeros(2) for _ in range(8)]
     space = {"f": leaves_a_generator, "values": values}
