@@ -266,6 +266,8 @@ struct wk__segment {
   wk__stale_grad *stale_grads; /* in the recording's arena */
   int64_t stale_grad_count;
   wk__compiled_graph *executor; /* owned; NULL with a backend */
+  wk_device *drawn_on;          /* where its random operators may draw: in the recording's arena */
+  int drawn_count;
   bool lets_others_run;         /* long enough, and nothing in it touches Python: the GIL is released around it */
   PyObject *backend_call;       /* owned: what the backend made of it; NULL */
   wk__reg *outputs;             /* (graph->output_count) */

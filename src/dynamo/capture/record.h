@@ -204,7 +204,6 @@ typedef struct wk__recording {
   wk__identity *identities; /* (identity_count) of what the region has made */
   int64_t identity_count, identity_capacity;
   wk__map identity_numbers; /* number -> place in identities, + 1 */
-  bool checks_draws;        /* the graph fails where random numbers are not as an assertion of the program wants them */
   bool tries;               /* what is recorded now is only tried: changes of what the program can see are refused, */
   bool tries_in_vain;       /* and one was; */
   bool tries_modes;         /* or the thread's grad mode was asked for or set */
