@@ -51,17 +51,9 @@ void wk__frame_unlink(wk__frame *frame) {
   wk__thread_unlink(frame);
 }
 
-/* A replay leaves a frame where its segment began: what was on the stack there has been popped by the program. Who keeps
- * the frame's object, as the traceback of an exception on that stack does, would keep it for good. */
-static void pop_for_keeper(wk__frame *frame) {
-  const PyObject *object = (PyObject *)frame->real->frame_obj;
-  if (object && Py_REFCNT(object) > 1) wk__frame_pop_to(frame, 0);
-}
-
 PyObject *wk__frame_exit(wk__frame *frame, PyObject *steal_result) {
   wk__linkage *link = wk__linkage_of(frame);
   if (!link->linked) return steal_result;  // CPython has gone on with it, to its end
-  if (!link->yielded) pop_for_keeper(frame);
   wk__frame_unlink(frame);
   if (!link->yielded) return wk__version_clear(frame, steal_result);
   wk__real_suspended(frame);
@@ -280,6 +272,16 @@ static PyObject *keyword_names_at(const wk__frame *frame, int offset) {
   const wk__instruction *code = frame->info->code;
   int at = keyword_names_before(code, offset);
   return at < 0 ? NULL : PyTuple_GET_ITEM(frame->code->co_consts, code[at].argument);
+}
+
+void wk__frame_let_go(wk__frame *frame, const bool *slots, int count) {
+  const PyObject *object = (PyObject *)frame->real->frame_obj;
+  if (!object || Py_REFCNT(object) == 1) return;  // what is left dies in CPython's order
+  wk__frame_pop_to(frame, 0);
+  frame->dropping++;
+  for (int i = 0; i < count; i++)
+    if (slots[i]) Py_CLEAR(frame->real->localsplus[i]);
+  frame->dropping--;
 }
 
 void wk__frame_fill(wk__frame *frame, int offset, PyObject **steal_slots, PyObject **steal_stack, int depth) {
