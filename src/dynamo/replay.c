@@ -144,18 +144,31 @@ static int drop_stale_grads(const wk__session *s, const wk__segment *g, PyObject
   return 0;
 }
 
-/* A graph that fails by what it has drawn is run plainly, with the same random numbers. */
-static uint8_t *state_before_draws(const wk__segment *g) {  // -> new, NULL: nothing is to be kept
-  wk__generator *generator = wk__generator_default();
-  if (!g->recording->checks_draws || !generator) return NULL;
-  uint8_t *state = PyMem_RawMalloc((size_t)wk__generator_state_bytes(generator));
-  if (state) wk__generator_get_state(generator, state);
-  return state;
+/* A graph that fails behind what it has drawn is run plainly, with the same random numbers. */
+static uint8_t *states_before_draws(const wk__segment *g) {  // -> new, NULL: nothing is to be kept
+  size_t bytes = 0, at = 0;
+  for (int i = 0; i < g->drawn_count; i++) {
+    wk__generator *generator = wk__generator_default_of(g->drawn_on[i]);
+    if (generator) bytes += (size_t)wk__generator_state_bytes(generator);
+    if (!generator) wk_error_clear(); /* the graph fails in the same way */
+    if (!generator) return NULL;
+  }
+  uint8_t *states = bytes ? PyMem_RawMalloc(bytes) : NULL;
+  for (int i = 0; states && i < g->drawn_count; i++) {
+    wk__generator *generator = wk__generator_default_of(g->drawn_on[i]);
+    wk__generator_get_state(generator, states + at);
+    at += (size_t)wk__generator_state_bytes(generator);
+  }
+  return states;
 }
 
-static void draw_again(const uint8_t *state) {
-  wk__generator *generator = wk__generator_default();
-  if (wk__generator_set_state(generator, state, wk__generator_state_bytes(generator)) != WK_OK) wk_error_clear();
+static void draw_again(const wk__segment *g, const uint8_t *states) {
+  for (int i = 0; i < g->drawn_count; i++) {
+    wk__generator *generator = wk__generator_default_of(g->drawn_on[i]);
+    int64_t bytes = wk__generator_state_bytes(generator);
+    if (wk__generator_set_state(generator, states, bytes) != WK_OK) wk_error_clear();
+    states += bytes;
+  }
 }
 
 static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
@@ -165,7 +178,7 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
   if (result == 0) result = fill_run(&run, s->binding, g->recording, values);
   if (result < 0) PyErr_NoMemory();
   if (result == 0) {
-    uint8_t *state = state_before_draws(g);
+    uint8_t *states = states_before_draws(g);
     if (g->lets_others_run) wk__gil_give();
     wk_status status = wk__compiled_graph_run(g->executor, run.inputs, run.numbers, run.results);
     if (g->lets_others_run) wk__gil_take_back();
@@ -176,10 +189,10 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
     }
     if (status != WK_OK) {
       s->binding->raise(s->binding->state);
-      if (state) draw_again(state);
+      if (states) draw_again(g, states);
       result = -1;
     }
-    PyMem_RawFree(state);
+    PyMem_RawFree(states);
   }
   if (result == 0) result = take_results(&run, s, g, values);
   finish_run(&run, g->recording, values);

@@ -201,6 +201,24 @@ int wk__segment_begin(wk__session *s) {
   return 0;
 }
 
+void wk__segment_note_left(wk__session *s, const wk__activation *a) {
+  wk__recording *r = s->recording;
+  if (a->depth < s->low) s->low = a->depth;
+  if (!r || !a->at_start || a->depth >= s->start_count) return;
+  size_t slots = (size_t)a->slots_at_start + 1, frames = (size_t)s->start_count;
+  bool *changed = wk__arena_alloc(&r->arena, slots * sizeof *changed);
+  if (changed && !r->left && (r->left = wk__arena_alloc(&r->arena, frames * sizeof *r->left))) {
+    for (int d = 0; d < s->start_count; d++) r->left[d] = (struct wk__left){NULL, 0};
+    r->left_count = s->start_count;
+  }
+  if (!changed || !r->left) {
+    wk__record_failed(r, "out of memory");
+    return;
+  }
+  for (int i = 0; i < a->slots_at_start; i++) changed[i] = wk__frame_slot(&a->frame, i) != a->at_start[i];
+  r->left[a->depth] = (struct wk__left){changed, a->slots_at_start};
+}
+
 void wk__segment_stop_recording(wk__session *s) {
   WK__BURY(s->handled_at_start);
   wk__thread.mode.grad_watcher = NULL;

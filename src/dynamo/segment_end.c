@@ -251,6 +251,31 @@ static bool lets_others_run(const wk__graph *graph) {
   return elements >= WORTH_RELEASING;
 }
 
+static bool draws(const wk__graph *graph) {
+  const wk__graph_node *n = graph->first;
+  while (n && !(n->kind == WK__GRAPH_CALL && n->op->tags & WK__TAG_RANDOM)) n = n->next;
+  return n != NULL;
+}
+
+/* The CPU's generator and those of all devices that the graph is on: some of them may not be drawn from. */
+static wk_status note_generators(wk__segment *g, const wk__graph *graph) {
+  enum { MOST_DEVICES = 64 };
+  if (!draws(graph)) return WK_OK;
+  wk_device found[MOST_DEVICES] = {WK__CPU_DEVICE};
+  int count = 1;
+  for (const wk__graph_node *n = graph->first; n && count < MOST_DEVICES; n = n->next) {
+    int at = 0;
+    if (!n->value || n->value->device.type == WK_META) continue;
+    while (at < count && !wk__device_equal(found[at], n->value->device)) at++;
+    if (at == count) found[count++] = n->value->device;
+  }
+  g->drawn_on = wk__arena_alloc(&g->recording->arena, (size_t)count * sizeof *found);
+  if (!g->drawn_on) return WK_OUT_OF_MEMORY;
+  memcpy(g->drawn_on, found, (size_t)count * sizeof *found);
+  g->drawn_count = count;
+  return WK_OK;
+}
+
 /* A tensor whose sizes are symbols is an input, whether or not something is computed with it. */
 static bool computes(const wk__graph *graph) {
   const wk__graph_node *n = graph->first;
@@ -271,6 +296,7 @@ static wk_status finish_graph(wk__session *s, wk__segment *g, wk__graph *graph, 
   WK_TRY(wk__graph_freeze(graph));
   g->lets_others_run = lets_others_run(graph);
   if (!computes(graph)) return WK_OK;
+  WK_TRY(note_generators(g, graph));
   WK_TRY(wk__compile_graph(graph, g->requires_grad, s->compiled->options.mode, &g->executor));
   return wk__hook_interrupted() ? wk_fail(WK_UNSUPPORTED, "Ctrl-C while it was compiled") : WK_OK;
 }

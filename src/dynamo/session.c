@@ -170,14 +170,7 @@ static void note_endings(wk__session *s, wk__activation *a) {
   for (int i = 0; i < wk__frame_slot_count(&a->frame); i++) {
     PyObject *o = wk__frame_slot(&a->frame, i);
     if (o && PyCell_Check(o)) o = PyCell_GET(o);
-    if (!o || !PyGen_CheckExact(o)) continue;
-    PyObject *suspended = PyObject_GetAttrString(o, "gi_suspended");
-    PyCodeObject *code = wk__generator_code(o);
-    if (suspended != Py_False && wk__code_has_handlers(code))
-      wk__record_failed(s->recording, "a generator that is not finished");
-    PyErr_Clear();
-    Py_DECREF(code);
-    Py_XDECREF(suspended);
+    if (o && wk__generator_ends_aloud(o)) wk__record_failed(s->recording, "a generator that is not finished");
   }
 }
 
@@ -190,7 +183,7 @@ static void give_to_c_code(const wk__session *s, const wk__activation *a, PyObje
 static PyObject *frame_returns(wk__session *s, wk__activation *a) {
   PyObject *result = a->frame.result;
   a->frame.result = NULL;
-  if (s->mode == WK__MODE_CAPTURE && a->depth < s->low) s->low = a->depth;
+  if (s->mode == WK__MODE_CAPTURE) wk__segment_note_left(s, a);
   if (s->mode == WK__MODE_CAPTURE && a->depth && !a->frame.resumable) give_to_c_code(s, a, result);
   if (a->depth || s->mode != WK__MODE_CAPTURE) return result;
   note_endings(s, a);
@@ -303,6 +296,14 @@ static int arrive(wk__session *s, wk__activation *a) {
   return 0;
 }
 
+/* The state to be reached has not this frame: what it gives is looked at by nobody. */
+static PyObject *leave_replayed(const wk__session *s, wk__activation *a) {  // -> new
+  const wk__recording *r = s->target ? s->target->recording : NULL;
+  struct wk__left left = r && a->depth < r->left_count ? r->left[a->depth] : (struct wk__left){NULL, 0};
+  wk__frame_let_go(&a->frame, left.changed, left.count);
+  return Py_NewRef(Py_None);
+}
+
 /* The end of a replay. Without memory the variables stay as they were. */
 static PyObject *root_returns(wk__session *s, wk__activation *root) {  // -> new
   PyObject *result = s->returned;
@@ -401,7 +402,7 @@ static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyOb
       }
       if (!a->depth) root_raises(s);
       if (s->mode == WK__MODE_CAPTURE && wk__frame_dies_aloud(s, a)) give_up_raising(s);
-      if (s->mode == WK__MODE_CAPTURE && a->depth < s->low) s->low = a->depth;
+      if (s->mode == WK__MODE_CAPTURE) wk__segment_note_left(s, a);
       *out_result = NULL;
       return DONE;
     case WK__STEP_REFUSED:
@@ -493,7 +494,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
         break;
       case WK__MODE_UNWIND:
         if (s->returned && !a->depth) return root_returns(s, a);
-        if (s->target_depth < a->depth) return Py_NewRef(Py_None);
+        if (s->target_depth < a->depth) return leave_replayed(s, a);
         status = arrive(s, a);
         break;
       case WK__MODE_OFF:

@@ -144,6 +144,8 @@ void wk__session_drop_buried(wk__session *session);
  * region holds it that would come later. By the next instruction; when an exception leaves the frame. */
 bool wk__variable_dies_aloud(const wk__session *session, const wk__activation *activation);
 bool wk__frame_dies_aloud(const wk__session *session, const wk__activation *activation);
+/* A generator or coroutine stands where its end may run code: a `finally`, a `with`. */
+bool wk__generator_ends_aloud(PyObject *object);
 /* A session that captures does not look at what runs until wk__session_resume, which does nothing for another one.
  * may_end: that code may use values that are not computed yet, which gives the recording up. */
 void wk__session_suspend(wk__session *session, bool may_end, wk__suspension *out);
@@ -264,14 +266,16 @@ struct wk__segment {
   wk__stale_grad *stale_grads; /* in the recording's arena */
   int64_t stale_grad_count;
   wk__compiled_graph *executor; /* owned; NULL with a backend */
-  bool lets_others_run;         /* long enough, and nothing in it touches Python: the GIL is released around it */
-  PyObject *backend_call;       /* owned: what the backend made of it; NULL */
-  wk__reg *outputs;             /* (graph->output_count) */
-  bool *output_taped;           /* (as outputs) it had a grad_fn */
-  bool *output_is_data;         /* (as outputs) by way of x.data: it counts its writes itself */
-  wk__spent *spent;             /* (graph->output_count) */
-  bool *sliced;                 /* (graph->output_count) its grad_fn is a CopySlices, whatever replaying makes of it */
-  wk__input_view *views;        /* (view_count) */
+  wk_device *drawn_on;          /* where its random operators may draw: in the recording's arena */
+  int drawn_count;
+  bool lets_others_run;   /* long enough, and nothing in it touches Python: the GIL is released around it */
+  PyObject *backend_call; /* owned: what the backend made of it; NULL */
+  wk__reg *outputs;       /* (graph->output_count) */
+  bool *output_taped;     /* (as outputs) it had a grad_fn */
+  bool *output_is_data;   /* (as outputs) by way of x.data: it counts its writes itself */
+  wk__spent *spent;       /* (graph->output_count) */
+  bool *sliced;           /* (graph->output_count) its grad_fn is a CopySlices, whatever replaying makes of it */
+  wk__input_view *views;  /* (view_count) */
   int64_t view_count;
   bool *input_written; /* (input_count) */
   bool inputs_fixed;   /* all of them: their memory is as it was */
@@ -298,6 +302,8 @@ int wk__segment_begin(wk__session *session); /* 0, or -1 with an exception */
  * (of the graph). */
 void wk__session_drop_retired(wk__session *s);
 int wk__segment_discard(wk__session *session);
+/* The program leaves a frame, which a replay of what is recorded leaves as well. */
+void wk__segment_note_left(wk__session *session, const wk__activation *activation);
 void wk__segment_stop_recording(wk__session *session); /* the tracer pauses, the tape is not watched any more */
 void wk__segment_release(wk__segment *segment);
 /* For loops that may run Python code, which may forget segments: the one behind `steal_segment`, or the first (NULL),

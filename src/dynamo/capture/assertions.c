@@ -50,7 +50,6 @@ int wk__branch_on_tensor(wk__frame *f, wk__recording *r, PyObject *o) {
     bool whole = f->session->compiled->options.fullgraph && t->device.type == WK_CPU;
     if (told != WK_UNSUPPORTED || !whole) return refuse(f, "a check of a value that depends on random numbers");
     truth = branch.goes_on_if; /* one graph was asked for: as in PyTorch, it is found out when that is run */
-    r->checks_draws = true;
   }
   if (truth != branch.goes_on_if) {
     wk__refuse_as(f, WK__REFUSED_VALUE, "a check that fails");

@@ -66,6 +66,20 @@ static bool has_callback(PyObject *o) {
   return reference != NULL;
 }
 
+bool wk__generator_ends_aloud(PyObject *o) {
+  bool generator = PyGen_CheckExact(o);
+  if (!generator && !PyCoro_CheckExact(o)) return false;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *suspended = PyObject_GetAttrString(o, generator ? "gi_suspended" : "cr_suspended");
+  PyCodeObject *code = wk__generator_code(o);
+  bool aloud = suspended != Py_False && wk__code_has_handlers(code);
+  Py_DECREF(code);
+  Py_XDECREF(suspended);
+  PyErr_Restore(type, value, traceback); /* an error of the above goes with it */
+  return aloud;
+}
+
 /* Freeing it runs Python code, or freeing what only it holds, `depth` objects deep. */
 typedef struct death {
   int depth, objects;
@@ -78,7 +92,7 @@ static int look_at_death(PyObject *o, void *context) {
   death *d = context;
   PyTypeObject *t = Py_TYPE(o);
   bool finalizer = t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_finalize && !wk__type_is_fixed(t);
-  d->aloud = finalizer || has_callback(o);
+  d->aloud = finalizer || has_callback(o) || wk__generator_ends_aloud(o);
   if (d->aloud || ++d->objects > MOST_OBJECTS || d->depth == DEEPEST) return d->aloud;
   d->depth++;
   if (PyObject_IS_GC(o) && t->tp_traverse) t->tp_traverse(o, look_at_held, d);

@@ -199,12 +199,16 @@ typedef struct wk__recording {
   bool seeded;          /* its generator has been seeded */
   int clocks;           /* how often clocks were asked */
   wk__map made_classes; /* classes that the region has made -> themselves */
-  PyObject **kept;      /* (kept_count) owned: what the region has made, and is known by its address */
+  struct wk__left {     /* (left_count) of frames that it began in and has left, by depth: slots that were changed */
+    const bool *changed;
+    int count;
+  } * left; /* NULL: none */
+  int left_count;
+  PyObject **kept; /* (kept_count) owned: what the region has made, and is known by its address */
   int64_t kept_count, kept_capacity;
   wk__identity *identities; /* (identity_count) of what the region has made */
   int64_t identity_count, identity_capacity;
   wk__map identity_numbers; /* number -> place in identities, + 1 */
-  bool checks_draws;        /* the graph fails where random numbers are not as an assertion of the program wants them */
   bool tries;               /* what is recorded now is only tried: changes of what the program can see are refused, */
   bool tries_in_vain;       /* and one was; */
   bool tries_modes;         /* or the thread's grad mode was asked for or set */

@@ -274,6 +274,16 @@ static PyObject *keyword_names_at(const wk__frame *frame, int offset) {
   return at < 0 ? NULL : PyTuple_GET_ITEM(frame->code->co_consts, code[at].argument);
 }
 
+void wk__frame_let_go(wk__frame *frame, const bool *slots, int count) {
+  const PyObject *object = (PyObject *)frame->real->frame_obj;
+  if (!object || Py_REFCNT(object) == 1) return;  // what is left dies in CPython's order
+  wk__frame_pop_to(frame, 0);
+  frame->dropping++;
+  for (int i = 0; i < count; i++)
+    if (slots[i]) Py_CLEAR(frame->real->localsplus[i]);
+  frame->dropping--;
+}
+
 void wk__frame_fill(wk__frame *frame, int offset, PyObject **steal_slots, PyObject **steal_stack, int depth) {
   real_frame *real = frame->real;
   wk__frame_pop_to(frame, 0);

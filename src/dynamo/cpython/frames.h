@@ -159,6 +159,9 @@ void wk__frame_put(wk__frame *frame, int index, PyObject *value);
  * references (slots: slot_count, stack: depth; entries may be NULL). Cells are given as cell objects; free variables
  * that are already there may be given again. ---- */
 void wk__frame_fill(wk__frame *frame, int offset, PyObject **steal_slots, PyObject **steal_stack, int depth);
+/* A replay leaves it where its segment began. Who keeps its object, as the traceback of an exception does that it has
+ * handled, finds nothing of what the program has dropped: the stack, and those of the first `count` slots. */
+void wk__frame_let_go(wk__frame *frame, const bool *slots, int count);
 
 /* ---- the hook of PEP 523, per interpreter: installed while a compiled region runs somewhere. ---- */
 typedef PyObject *wk__frame_hook_fn(PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing);  // -> new

@@ -106,7 +106,7 @@ def talk(t):
     except ValueError as error:
         yield t + len(str(error))
     finally:
-        k = t * 0.5
+        k = t.mul_(0.5) if AT_END else t * 0.5
     return k
 """
 
@@ -123,7 +123,7 @@ class Program:
         self.in_loop = False
         self.helpers = []
         self.sizes = seed % 2 == 1
-        self.falls = self.random.random() < 0.5  # it has destructors, else callbacks and signals
+        self.writes_at_end = self.random.random() < 0.5  # its generators write in place when they end
 
     def pick(self, *choices):
         return self.random.choice(choices)
@@ -558,7 +558,7 @@ class Program:
     def ending(self):
         """What Python runs in between: destructors, callbacks of weak references, signals, the collector."""
         t, name = self.random.choice(self.tensors), self.name("e")
-        kind = self.pick(0, 1, 5) if self.falls else self.pick(2, 3, 4)
+        kind = self.pick(0, 1, 2, 3, 4, 5)
         if kind == 0:
             self.line(f"{name} = Falls(log, {t})")
             self.line(f"kept.append({name}.t * 2)")
@@ -631,7 +631,7 @@ class Program:
 
     def text(self):
         self.nested = False
-        self.lines = [HEADER, "def helper(u, k=2):"]
+        self.lines = [HEADER, f"AT_END = {self.writes_at_end}\n\n", "def helper(u, k=2):"]
         self.tensors = ["u"]
         self.line(
             self.pick(

@@ -1,4 +1,5 @@
-"""Python's random numbers in captured functions: the same ones, in the same order, as without capture."""
+"""Random numbers of Python and of operators in captured functions: the same ones, in the same order, as without
+capture."""
 
 import random
 import time
@@ -223,3 +224,43 @@ def test_seeds_of_other_kinds(seed):
     for _ in range(3):
         assert captured(torch.ones(2)).tolist() == [2, 2]
         assert seed is None or random.random() == random.Random(seed).random()
+
+
+def picks(x):
+    return x[torch.randint(0, 4, (1,))]
+
+
+def divides(x):
+    return torch.arange(3) // torch.randint(0, 3, (1,)) + x
+
+
+def draws_behind(x):
+    noise = torch.rand(2).sum()
+    return x.index_select(0, torch.randint(0, 4, (2,))) + noise
+
+
+def draws_behind_a_break(x):
+    before = torch.rand(()).item()
+    return x[torch.randint(0, 4, (1,))] + before
+
+
+def drops(x):
+    return torch.nn.functional.dropout(x, 0.5)[torch.randint(0, 4, (1,))]
+
+
+@pytest.mark.parametrize("function", [picks, divides, draws_behind, draws_behind_a_break, drops])
+def test_a_graph_that_fails_by_what_it_drew_draws_the_same_again(function):
+    def outcomes(call):
+        found = []
+        torch.manual_seed(1)
+        for _ in range(40):
+            try:
+                found.append(call(torch.arange(3.0)).tolist())
+            except (IndexError, RuntimeError) as error:
+                found.append(str(error))
+            found.append(torch.rand(()).item())
+        return found
+
+    expected = outcomes(function)
+    assert 3 < sum(isinstance(o, str) for o in expected) < 37
+    assert outcomes(torch.compile(function)) == expected
