@@ -75,11 +75,18 @@ static bool joins_channels(const wk__graph_node *n) {
   return n->op == WK__OP(cat) && dim->tag == WK_VALUE_INT && (dim->integer.bits == 1 || dim->integer.bits == -3);
 }
 
+/* Sums of integers are the same in either layout. The weight of several taps would be copied in each call. */
+static bool takes_bytes(const wk__graph_node *n) {
+  if (n->op != WK__OP(_int8_convolution)) return false;
+  const wk_tensor *weight = arg_value(n, WK__ARG(_int8_convolution, weight));
+  return is_known(weight) && weight->sizes[2].bits == 1 && weight->sizes[3].bits == 1;
+}
+
 /* It makes an image of images, the same bits in either layout. */
 static bool may_be_in_chain(const layouts *l, const wk__graph_node *n) {
   if (n->kind != WK__GRAPH_CALL || n->flags & WK__GRAPH_TAPED || !is_image(n->value)) return false;
   if (n->op == WK__OP(convolution)) return takes_convolution(l, n);
-  return is_pointwise(n->op) || n->op == WK__OP(_native_batch_norm) || joins_channels(n);
+  return takes_bytes(n) || is_pointwise(n->op) || n->op == WK__OP(_native_batch_norm) || joins_channels(n);
 }
 
 static bool is_spatial(const wk__graph_arg *dims) {

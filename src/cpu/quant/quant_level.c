@@ -220,9 +220,10 @@ static void multiply_places(int rows, int places, const wk__quant_walk *walk, co
     for (int64_t t = 0; t < walk->taps; t++)
       for (int64_t p = 0; p < walk->words; p++, word += 4) {
         const uint8_t *at = x + walk->at[t] + p * walk->plane;
-        for (int i = 0; i < places; i++)
-          out[j][i] +=
-              at[4 * i] * word[0] + at[4 * i + 1] * word[1] + at[4 * i + 2] * word[2] + at[4 * i + 3] * word[3];
+        for (int i = 0; i < places; i++, at += 4) {
+          int sum = at[0] * word[0] + at[1] * word[1] + at[2] * word[2] + at[3] * word[3];
+          out[j][i] = (int32_t)((uint32_t)out[j][i] + (uint32_t)sum);
+        }
       }
   }
 }
@@ -265,7 +266,7 @@ static void plane(int64_t taps, const int64_t *at, int64_t places, const uint8_t
 static void plane(int64_t taps, const int64_t *at, int64_t places, const uint8_t *x, const int8_t *w, int32_t *out) {
   memset(out, 0, (size_t)places * sizeof *out);
   for (int64_t t = 0; t < taps; t++)
-    for (int64_t i = 0; i < places; i++) out[i] += x[at[t] + i] * w[t];
+    for (int64_t i = 0; i < places; i++) out[i] = (int32_t)((uint32_t)out[i] + (uint32_t)(x[at[t] + i] * w[t]));
 }
 #endif
 
