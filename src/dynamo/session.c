@@ -296,7 +296,7 @@ static int arrive(wk__session *s, wk__activation *a) {
   return 0;
 }
 
-/* The state to be reached has not this frame: what it gives is looked at by nobody. */
+/* The state to be reached has not this frame: what it gives is not looked at. */
 static PyObject *leave_replayed(const wk__session *s, wk__activation *a) {  // -> new
   const wk__recording *r = s->target ? s->target->recording : NULL;
   struct wk__left left = r && a->depth < r->left_count ? r->left[a->depth] : (struct wk__left){NULL, 0};

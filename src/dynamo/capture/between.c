@@ -72,9 +72,9 @@ bool wk__generator_ends_aloud(PyObject *o) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyObject *suspended = PyObject_GetAttrString(o, generator ? "gi_suspended" : "cr_suspended");
-  PyCodeObject *code = wk__generator_code(o);
-  bool aloud = suspended != Py_False && wk__code_has_handlers(code);
-  Py_DECREF(code);
+  PyObject *code = PyObject_GetAttrString(o, generator ? "gi_code" : "cr_code");
+  bool aloud = suspended != Py_False && code && wk__code_has_handlers((PyCodeObject *)code);
+  Py_XDECREF(code);
   Py_XDECREF(suspended);
   PyErr_Restore(type, value, traceback); /* an error of the above goes with it */
   return aloud;
@@ -130,6 +130,16 @@ static bool dies_aloud(const wk__session *s, const wk__activation *a, int slot) 
   return look_at_death(o, &d);
 }
 
+/* The exception that is handled, by the end of its `except` block. Beside the recorder the thread has it, and this. */
+static bool handled_dies_aloud(const wk__session *s) {
+  PyObject *o = PyErr_GetHandledException();
+  Py_ssize_t recorder = o && Py_REFCNT(o) <= MOST_REFERENCES ? recorders_references(s, o) : 0;
+  death d = {0};
+  bool aloud = recorder && Py_REFCNT(o) == recorder + 2 && look_at_death(o, &d);
+  Py_XDECREF(o);
+  return aloud;
+}
+
 bool wk__frame_dies_aloud(const wk__session *s, const wk__activation *a) {
   for (int i = 0; s->recording && i < wk__frame_slot_count(&a->frame); i++)
     if (dies_aloud(s, a, i)) return true;
@@ -139,6 +149,7 @@ bool wk__frame_dies_aloud(const wk__session *s, const wk__activation *a) {
 bool wk__variable_dies_aloud(const wk__session *s, const wk__activation *a) {
   int slots[2], count = s->recording ? wk__frame_next_lets_go(&a->frame, slots) : 0;
   if (count < 0) return a->depth && wk__frame_dies_aloud(s, a);
+  if (s->recording && wk__frame_next_ends_handler(&a->frame)) return handled_dies_aloud(s);
   for (int i = 0; i < count; i++)
     if (dies_aloud(s, a, slots[i])) return true;
   return false;

@@ -237,6 +237,10 @@ int wk__frame_next_lets_go(const wk__frame *frame, int out_slots[2]) {
   }
 }
 
+bool wk__frame_next_ends_handler(const wk__frame *frame) {
+  return frame->info->code[frame->next].kind == WK__I_POP_EXCEPT;
+}
+
 static bool loads_slot(const wk__instruction *i, int slot) {
   bool two = i->kind == WK__I_LOAD_FAST_2;
   if (two) return wk__first_of_two(i->argument) == slot || wk__second_of_two(i->argument) == slot;

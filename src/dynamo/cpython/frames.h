@@ -152,6 +152,8 @@ bool wk__frame_slot_is_done(const wk__frame *frame, int slot);
 /* How many slots the next instruction empties or fills again, written to out_slots; -1: it returns, all of them. */
 int wk__frame_next_lets_go(const wk__frame *frame, int out_slots[2]);
 
+bool wk__frame_next_ends_handler(const wk__frame *frame); /* the thread lets go of the exception that was handled */
+
 /* Puts an equal value in place of slot `index`, or of the stack's, which are counted behind the slots. */
 void wk__frame_put(wk__frame *frame, int index, PyObject *value);
 

@@ -182,15 +182,6 @@ static inline PyObject *wk__weak_referent(PyObject *reference) {  // -> new
 #endif
 }
 
-/* ---- generators ---- */
-static inline PyCodeObject *wk__generator_code(PyObject *generator) {  // -> new
-#if PY_VERSION_HEX >= 0x030C0000
-  return PyGen_GetCode((PyGenObject *)generator);
-#else
-  return (PyCodeObject *)Py_NewRef((PyObject *)((PyGenObject *)generator)->gi_code);
-#endif
-}
-
 /* ---- classes in patterns ---- */
 /* The one pattern of such a class is for the subject itself. */
 static inline bool wk__type_matches_itself(PyTypeObject *type) {

@@ -974,3 +974,30 @@ def test_a_generator_from_outside_ends_once_with_a_function():
     compiled = wick.compile(f)
     for _ in range(5):
         assert outcome(compiled) == outcome(f)
+
+
+def test_what_an_exception_holds_ends_with_its_handler():
+    def inner(x, log, kind):
+        left = talk(x) if kind else Falls(log)
+        if kind:
+            next(left)
+        x.tolist()
+        y = x * 2
+        return y + [][len([left])]
+
+    def f(x, log, kind):
+        try:
+            y = inner(x, log, kind)
+        except IndexError:
+            y = x * 3
+        log.append("behind")
+        return y + x
+
+    def outcome(call, kind):
+        x, log = wick.ones(2), []
+        return call(x, log, kind).tolist(), x.tolist(), log
+
+    for kind in range(2):
+        compiled = wick.compile(f)
+        for _ in range(5):
+            assert outcome(compiled, kind) == outcome(f, kind)
