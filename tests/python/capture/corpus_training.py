@@ -389,7 +389,7 @@ def requires_grad_read(g, x):
     return g.requires_grad, x.requires_grad, (g * x).requires_grad, g.is_leaf, (g + 1).is_leaf
 
 
-@case(captures=3, breaks=1)  # the name is another in a replay, where one node stands for the whole graph
+@case
 def grad_fn_read(g):
     y = g * 2
     return type(y.grad_fn).__name__, y
@@ -421,7 +421,7 @@ def set_grad_enabled(g, flag):
     return y
 
 
-@case(captures=4, breaks=1)
+@case
 def no_grad_decorator(g):
     @wick.no_grad()
     def f(y):
