@@ -332,6 +332,9 @@ bool wk__set_requires_grad(const wk__frame *f, PyObject *tensor, bool requires_g
   wk_tensor *t = BINDING->tensor_of(tensor);
   bool does = t->keys & WK__KEY_AUTOGRAD;
   if (does == requires_grad) return requires_grad || !wk__grad_fn(t);
+  bool own = t->trace && !wk__is_foreign(wk__recording_of(f), tensor);
+  bool unused = own && wk_is_leaf(t) && !(t->autograd && t->autograd->accumulator); /* no tape leads to it */
+  if (does && unused) return wk_set_requires_grad(t, false) == WK_OK;
   bool made_here =
       !does && t->trace && !wk__is_foreign(wk__recording_of(f), tensor) && wk_dtype_is_floating((wk_dtype)t->dtype);
   if (!made_here || wk_set_requires_grad(t, true) != WK_OK) return false;

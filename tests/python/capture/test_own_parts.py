@@ -258,6 +258,40 @@ def penalty_of_a_gradient(x):
     return (g.norm() - 1) ** 2
 
 
+# ---- parameters that are frozen ----
+
+
+@plain
+def frozen_parameters(x):
+    a = nn.Parameter(torch.ones(3))
+    a.requires_grad = False
+    b = nn.Parameter(torch.ones(3) * 2, requires_grad=True)
+    b.requires_grad_(False)
+    return x * a * b, a, b.requires_grad
+
+
+@plain
+def a_frozen_module(x):
+    module = nn.Linear(3, 3).requires_grad_(False)
+    module.weight.fill_(1)
+    module.bias.fill_(2)
+    return module(x)
+
+
+@plain
+def frozen_and_thawed(x):
+    module = nn.Linear(3, 3)
+    for p in module.parameters():
+        p.requires_grad = False
+    with torch.no_grad():
+        module.weight.fill_(1)
+        module.bias.fill_(0)
+    y = module(x)
+    module.weight.requires_grad_(True)
+    (module(x) ** 2).sum().backward()
+    return y, module.weight.grad * 1
+
+
 # ---- checks of factorizations ----
 
 
