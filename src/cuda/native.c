@@ -101,8 +101,8 @@ static bool goes_in_parts(const wk__nest *nest, const wk__cuda_device *d, const 
 /* Columns whose blocks would be few, of a length that is worth a second launch. */
 static bool goes_in_column_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
   enum { LEAST_LENGTH = 512 };
-  return wk__ceil_div(product(b, 0, b->p), WK__REDUCE_LANES) <= d->multiprocessors &&
-         length_of(b) >= LEAST_LENGTH && wk__ptx_is_reduced_once(nest);
+  return wk__ceil_div(product(b, 0, b->p), WK__REDUCE_LANES) <= d->multiprocessors && length_of(b) >= LEAST_LENGTH &&
+         wk__ptx_is_reduced_once(nest);
 }
 
 /* Elements of a step, so that a thread has many loads under way; chunks are made of whole steps. */
