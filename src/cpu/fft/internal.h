@@ -22,7 +22,7 @@ struct wk__fft_plan {
   void *twiddles[WK__FFT_MAX_STAGES]; /* (n / (f1 ... fk), f - 1) pairs: powers of the stage's root of one */
   void *roots[WK__FFT_MAX_STAGES];    /* (f) pairs: the roots of one of the factor itself */
   /* of a long transform, n = its columns' length times its rows': lines are transformed one way, then the other */
-  const struct wk__fft_plan *columns, *rows; /* NULL: it is none */
+  const struct wk__fft_plan *columns, *rows; /* NULL: it has no such parts */
   void *turns; /* between: the (n) real parts of e^(-2 pi i j k / n), then the imaginary ones, as stages.h wants them */
   /* of a length with a large factor */
   const struct wk__fft_plan *inner; /* of the convolution; NULL: there is none */

@@ -698,7 +698,7 @@ static void bf16_part(int64_t count, const float *x, float *out) {
 /* `rows` of x with `columns` rows of w, constants wherever this is inlined. */
 WK_INLINE void bf16_rows(const int rows, const int columns, int64_t k, const float *x, const uint16_t *w, float *y,
                          int64_t y_row) {
-  vf sum[BF16_ROWS][BF16_COLUMNS][VECTORS] = {0};
+  vf sum[3][4][VECTORS] = {0}; /* the most of any level; what is not used is no register */
   for (int64_t p = 0; p < k; p += FOLD) {
 #pragma GCC unroll 4
     for (int v = 0; v < VECTORS; v += 2) {
