@@ -684,7 +684,6 @@ def no_collector():
         yield
     finally:
         gc.enable()
-        gc.unfreeze()
 
 
 @no_collector()

@@ -1,5 +1,6 @@
 """Random programs do captured what they do plain. WICK_FUZZ_COUNT and WICK_FUZZ_SEED choose how many and which."""
 
+import gc
 import os
 import sys
 
@@ -13,6 +14,13 @@ import fuzz  # noqa: E402
 SEED = int(os.environ.get("WICK_FUZZ_SEED", "20261123"))
 COUNT = int(os.environ.get("WICK_FUZZ_COUNT", "500"))
 BATCH = 50
+
+
+@pytest.fixture(autouse=True, scope="module")
+def frozen():
+    """A comparison freezes what there is, so that the next one does not go through it again; here it is let go."""
+    yield
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("batch", range((COUNT + BATCH - 1) // BATCH))
