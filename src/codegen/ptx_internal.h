@@ -22,6 +22,8 @@ typedef struct ptx_writer {
   bool unsupported;
 } ptx_writer;
 
+static inline const wk__instr *ptx_instr(const ptx_writer *w, int v) { return &w->nest->instrs[v]; }
+
 enum { NAME = 40 };
 typedef struct reg_name {
   char text[NAME];

@@ -8,8 +8,6 @@ static const char *suffix(int compute) {
 }
 static bool is_float(int compute) { return compute == WK_FLOAT32 || compute == WK_FLOAT64; }
 
-static const wk__instr *instr_of(const ptx_writer *w, int v) { return &w->nest->instrs[v]; }
-
 /* ---- functions ---- */
 
 static const wk__ptx_function *find(const char *name, int *out_number) {
@@ -330,11 +328,11 @@ static void where(ptx_writer *w, int compute, const char *o, const char *m, cons
 }
 
 void ptx_operation(ptx_writer *w, int v, int k) {
-  const wk__instr *i = instr_of(w, v);
+  const wk__instr *i = ptx_instr(w, v);
   int arity = wk__loop_ops[i->op].arity;
   reg_name o = ptx_value(w, v, k), in[3] = {{""}, {""}, {""}};
   for (int n = 0; n < arity; n++) in[n] = ptx_value(w, i->operands[n], k);
-  int compute = arity ? instr_of(w, i->operands[0])->dtype : i->dtype;
+  int compute = arity ? ptx_instr(w, i->operands[0])->dtype : i->dtype;
   ptx_line(w, ".reg .%s %s;", ptx_type(i->dtype), o.text);
   switch (i->op) {
     case WK__LOOP_constant:

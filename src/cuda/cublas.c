@@ -5,9 +5,8 @@
 #include "cuda/cublas.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
 
-#include "cuda/prepared.h"
+#include "cuda/library.h"
 #include "cuda/recording.h"
 #include "cuda/tier0.h"
 
@@ -38,13 +37,12 @@ typedef struct found {
                      const void *, void *, void *, void *, const algorithm *, void *, size_t, CUstream))
 
 static struct {
-  pthread_mutex_t lock;
-  bool tried;
+  pthread_once_t once;
   void *handle; /* NULL: not there */
 #define X(name, args) int(*name) args;
   FUNCTIONS(X)
 #undef X
-} lt = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} lt = {.once = PTHREAD_ONCE_INIT};
 
 enum { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_TF32 = 77 };
 enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 8, EPILOGUE_BIAS = 4 };
@@ -53,17 +51,10 @@ enum { WORKSPACE = 32 << 20 };
 
 /* ---- the library ---- */
 
-static void *open_any(void) {
-  static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so"};
-  const char *path = getenv("WICK_CUBLASLT");
-  if (path) return *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-  void *library = NULL;
-  for (size_t i = 0; !library && i < WK_COUNT(names); i++) library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-  return library;
-}
-
 static void open_library(void) {
-  void *library = open_any();
+  static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so",
+                                      NULL};
+  void *library = wk__cuda_open_library("WICK_CUBLASLT", names);
   if (!library) return;
 #define X(name, args) \
   if (!(*(void **)&lt.name = dlsym(library, #name))) return;
@@ -73,10 +64,7 @@ static void open_library(void) {
 }
 
 static bool is_there(void) {
-  pthread_mutex_lock(&lt.lock);
-  if (!lt.tried) open_library();
-  lt.tried = true;
-  pthread_mutex_unlock(&lt.lock);
+  (void)pthread_once(&lt.once, open_library);
   return lt.handle;
 }
 

@@ -5,10 +5,9 @@
 #include "cuda/cudnn.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
 
 #include "cuda/cuda.h"
-#include "cuda/prepared.h"
+#include "cuda/library.h"
 #include "cuda/recording.h"
 #include "cuda/tier0.h"
 
@@ -69,17 +68,9 @@ static const size_t MOST_WORKSPACE = (size_t)1 << 30;
 
 /* ---- the library ---- */
 
-static void *open_any(void) {
-  static const char *const names[] = {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"};
-  const char *path = getenv("WICK_CUDNN");
-  if (path) return *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-  void *library = NULL;
-  for (size_t i = 0; !library && i < WK_COUNT(names); i++) library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-  return library;
-}
-
 static void open_library(void) {
-  void *library = open_any();
+  static const char *const names[] = {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", NULL};
+  void *library = wk__cuda_open_library("WICK_CUDNN", names);
   if (!library) return;
 #define X(name, type, args) \
   if (!(*(void **)&dnn.name = dlsym(library, #name))) return;

@@ -1,4 +1,4 @@
-/* From a launch to a shape, from a shape to a kernel, and its launch.
+/* From a launch's shape (shape.h) to a kernel, and its launch.
  *
  * In: bound launches. Out: launches of kernels. Invariant: a kernel is published when it is complete; its nest lives as
  * long as the code that owns it, which waits for the compiler before it goes. Tests: tests/cuda/test_ptx.py. */
@@ -9,6 +9,7 @@
 
 #include "codegen/ptx.h"
 #include "cuda/recording.h"
+#include "cuda/shape.h"
 
 typedef enum kernel_state { ASKED, READY, NONE } kernel_state; /* NONE: it is the interpreter's for good */
 
@@ -38,157 +39,6 @@ static int wanted_tier(void) {
   tier = text && strcmp(text, "0") == 0 ? TIER_INTERPRETER : text && strcmp(text, "1") == 0 ? TIER_NATIVE : TIER_BOTH;
   atomic_store(&known, tier + 1);
   return tier;
-}
-
-/* ---- shapes ---- */
-
-static int64_t product(const wk__binding *b, int begin, int end) {
-  int64_t n = 1;
-  for (int d = begin; d < end; d++) n *= b->size[d];
-  return n;
-}
-
-static int64_t item_of(const wk__nest *nest, int access) {
-  return (int64_t)wk__dtypes[nest->buffers[nest->accesses[access].buffer].dtype].size;
-}
-
-/* Neighbours that a thread takes: 16 bytes of the largest items, where memory and sizes are made of such pieces. */
-static int vector_of(const wk__nest *nest, const wk__binding *b) {
-  int64_t largest = 1;
-  if (b->p == 0) return 1;
-  for (int a = 0; a < b->access_count; a++) largest = wk__max(largest, item_of(nest, a));
-  int64_t each = wk__min(16 / largest, 8);
-  for (int a = 0; a < b->access_count; a++)
-    if (nest->accesses[a].has_indirect || nest->accesses[a].may_leave) each = wk__min(each, 4);
-  if (b->size[b->p - 1] % each) return 1;
-  for (int a = 0; a < b->access_count; a++) {
-    int64_t item = item_of(nest, a);
-    uintptr_t address = (uintptr_t)b->base[a] + (uintptr_t)(b->start[a] * item);
-    if (b->stride[a][b->p - 1] != 1) continue;
-    if (address % (uintptr_t)(wk__min(each * item, 16))) return 1;
-    for (int d = 0; d < b->p - 1; d++)
-      if (b->stride[a][d] * item % wk__min(each * item, 16)) return 1;
-  }
-  return (int)each;
-}
-
-/* 32-element steps of a row that stay in registers: fewer for larger bodies. */
-static int64_t most_rounds(const wk__nest *nest) {
-  return nest->instr_count <= 16 ? 32 : nest->instr_count <= 40 ? 16 : 8;
-}
-
-enum { MOST_WARPS = 16, LARGE_STEP = 4, COLUMN_PART_LANES = 8 };
-
-static int64_t length_of(const wk__binding *b) { return product(b, b->p, b->p + b->r); }
-static int64_t chunks_of(const wk__binding *b) { return wk__ceil_div(length_of(b), WK__REDUCE_CHUNK); }
-
-/* Memory runs along the rows' own loop: of what moves with both, more has its neighbours in other rows. */
-static bool lies_in_columns(const wk__nest *nest, const wk__binding *b) {
-  int balance = 0;
-  if (b->r == 0 || b->p == 0 || chunks_of(b) > WK__PTX_COLUMN_CHUNKS) return false;
-  for (int a = 0; a < b->access_count; a++) {
-    int64_t along = b->stride[a][b->p - 1], down = b->stride[a][b->p + b->r - 1];
-    if (nest->accesses[a].per_element && along && down) balance += (along == 1) - (down == 1);
-  }
-  return balance > 0;
-}
-
-/* Rows that few warps would have to themselves. */
-static bool goes_in_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
-  return chunks_of(b) > MOST_WARPS && product(b, 0, b->p) < d->multiprocessors && wk__ptx_is_reduced_once(nest);
-}
-
-/* Columns whose blocks would be few, of a length that is worth a second launch. */
-static bool goes_in_column_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
-  enum { LEAST_LENGTH = 512 };
-  return wk__ceil_div(product(b, 0, b->p), WK__REDUCE_LANES) <= d->multiprocessors && length_of(b) >= LEAST_LENGTH &&
-         wk__ptx_is_reduced_once(nest);
-}
-
-/* Elements of a step, so that a thread has many loads under way; chunks are made of whole steps. */
-static uint8_t step_of(const wk__nest *nest) {
-  enum { LOADS = 32 };
-  int loads = 0, each = LOADS;
-  for (int64_t i = 1; i < nest->instr_count; i++)
-    loads += wk__loop_is_load(nest->instrs[i].op) && nest->instrs[i].per_element;
-  while (each > LARGE_STEP && each * loads > LOADS) each /= 2;
-  return (uint8_t)each;
-}
-
-static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
-  int64_t rounds = wk__ceil_div(length_of(b), WK__REDUCE_LANES), most = most_rounds(nest);
-  if (rounds == 0) return false;
-  s->mode = WK__PTX_ROWS;
-  s->warps = (uint8_t)wk__min(wk__ceil_div(rounds, most), MOST_WARPS);
-  s->each = (uint8_t)wk__min(wk__ceil_div(rounds, s->warps), WK__PTX_MAX_EACH);
-  bool in_registers = chunks_of(b) == 1 && (int64_t)s->each * s->warps >= rounds && s->each <= most;
-  bool columns = lies_in_columns(nest, b), parts = goes_in_parts(nest, d, b);
-  if (in_registers && !columns && length_of(b) <= WK__PTX_SHORT_ROW) {
-    s->mode = WK__PTX_SHORT_ROWS;
-    s->each = (uint8_t)length_of(b);
-  }
-  if (in_registers && !columns) return true;
-  s->mode = columns ? WK__PTX_COLUMNS : parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS;
-  s->each = nest->instr_count <= 24 && b->r == 1 ? step_of(nest) : LARGE_STEP; /* of several loops: coordinates */
-  s->warps = columns ? 32 : parts ? 1 : (uint8_t)wk__min(chunks_of(b), MOST_WARPS);
-  if (columns && goes_in_column_parts(nest, d, b)) {
-    s->mode = WK__PTX_COLUMN_PARTS, s->warps = COLUMN_PART_LANES;
-  }
-  return true;
-}
-
-/* The loop, not the innermost, along which some of what is loaded has its neighbours, while all that is stored has them
- * along the innermost; -1: none that is worth tiles. */
-static int tile_loop_of(const wk__nest *nest, const wk__binding *b) {
-  enum { LEAST_SIDE = 8 };
-  int found = -1, along = b->p - 1;
-  if (b->p < 2 || b->size[along] < LEAST_SIDE) return -1;
-  for (int a = 0; a < b->access_count; a++) {
-    const wk__access *access = &nest->accesses[a];
-    bool stored = nest->buffers[access->buffer].written;
-    if (access->has_indirect || access->may_leave || (stored && b->stride[a][along] != 1)) return -1;
-    for (int d = 0; d < along && !stored && b->stride[a][along] != 0 && b->stride[a][along] != 1; d++)
-      if (b->stride[a][d] == 1 && b->size[d] >= LEAST_SIDE) found = d;
-  }
-  return found;
-}
-
-/* Rows that are made of whole steps of all their warps, or whose chunks are made of steps. */
-static bool is_whole(const wk__binding *b, const wk__ptx_shape *s) {
-  int64_t step = WK__REDUCE_LANES * s->each, length = length_of(b);
-  if (s->mode == WK__PTX_SHORT_ROWS) return true;
-  if (s->mode == WK__PTX_ROWS) return length == step * s->warps;
-  bool chunks = s->mode == WK__PTX_LONG_ROWS || s->mode == WK__PTX_PARTS;
-  return chunks && length % step == 0 && WK__REDUCE_CHUNK % step == 0;
-}
-
-/* False: the interpreter's. */
-static bool shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *b, wk__ptx_shape *s) {
-  memset(s, 0, sizeof *s);
-  if (b->p + b->r > WK__PTX_MAX_LOOPS || b->walker_count > WK__MAX_WALKERS) return false;
-  s->p = (uint8_t)b->p;
-  s->r = (uint8_t)b->r;
-  s->capability = (uint8_t)device->capability;
-  s->walkers = (uint8_t)b->walker_count;
-  s->wide = product(b, 0, b->p + b->r) > INT32_MAX;
-  s->warps = 1;
-  s->mode = WK__PTX_POINTWISE;
-  s->each = 1;
-  int across = nest->reduction_dims == 0 ? tile_loop_of(nest, b) : -1;
-  if (across >= 0)
-    s->mode = WK__PTX_TILES, s->warps = (uint8_t)across, s->each = WK__PTX_TILE / WK__PTX_TILE_WARPS;
-  else if (nest->reduction_dims == 0)
-    s->each = (uint8_t)vector_of(nest, b);
-  else if (b->r == 0 || !set_rows(nest, device, b, s))
-    return false;
-  s->whole = nest->reduction_dims > 0 && is_whole(b, s);
-  for (int w = 0; w < b->walker_count; w++)
-    for (int d = 0; d < b->p + b->r; d++) {
-      int64_t stride = b->stride[w][d];
-      int move = stride == 0 ? WK__PTX_STILL : stride == 1 ? WK__PTX_ONE : WK__PTX_STRIDED;
-      s->moves[w] |= (uint16_t)(move << 2 * d);
-    }
-  return true;
 }
 
 /* ---- compiling ---- */
@@ -326,7 +176,7 @@ static kernel *add(wk__cuda_native *native, const wk__nest *nest, wk__cuda_devic
 /* The interpreter, a warp a row, would take longer than the driver does for a kernel. */
 static bool is_urgent(const wk__binding *b) {
   enum { LONGEST = 1 << 19, MOST = 1 << 28 };
-  return length_of(b) > LONGEST || product(b, 0, b->p + b->r) > MOST;
+  return wk__shape_length(b) > LONGEST || wk__shape_count(b, 0, b->p + b->r) > MOST;
 }
 
 /* The kernel when it is there; else it is asked for by its second use, or waited for. */
@@ -365,8 +215,8 @@ int64_t wk__cuda_param_bits(wk__scalar number, int lane) {
 }
 
 static int64_t count_of(const kernel *k, const wk__binding *b) {
-  int64_t rows = product(b, 0, b->p);
-  if (k->shape.mode == WK__PTX_PARTS) return rows * chunks_of(b);
+  int64_t rows = wk__shape_count(b, 0, b->p);
+  if (k->shape.mode == WK__PTX_PARTS) return rows * wk__shape_chunks(b);
   if (k->shape.mode == WK__PTX_TILES) {
     int64_t width = b->size[b->p - 1], height = b->size[k->shape.warps];
     return rows / (width * height) * wk__ceil_div(width, WK__PTX_TILE) * wk__ceil_div(height, WK__PTX_TILE);
@@ -379,13 +229,13 @@ static int64_t value_of(const kernel *k, const wk__cuda_stream *s, const wk__bin
   bool access = arg->a < b->access_count;
   switch (arg->kind) {
     case WK__PTX_BASE:
-      return (int64_t)(uintptr_t)b->base[arg->a] + b->start[arg->a] * item_of(k->nest, arg->a);
+      return (int64_t)(uintptr_t)b->base[arg->a] + b->start[arg->a] * wk__shape_item(k->nest, arg->a);
     case WK__PTX_START:
       return b->start[arg->a];
     case WK__PTX_STRIDE:
-      return b->stride[arg->a][arg->b] * (access ? item_of(k->nest, arg->a) : 1);
+      return b->stride[arg->a][arg->b] * (access ? wk__shape_item(k->nest, arg->a) : 1);
     case WK__PTX_INDIRECT:
-      return b->indirect[arg->a][arg->b] * item_of(k->nest, arg->a);
+      return b->indirect[arg->a][arg->b] * wk__shape_item(k->nest, arg->a);
     case WK__PTX_LIMIT:
       return b->limit[arg->a];
     case WK__PTX_SIZE:
@@ -396,7 +246,7 @@ static int64_t value_of(const kernel *k, const wk__cuda_stream *s, const wk__bin
     case WK__PTX_COUNT:
       return count_of(k, b);
     case WK__PTX_LENGTH:
-      return length_of(b);
+      return wk__shape_length(b);
     case WK__PTX_SCRATCH:
       return (int64_t)(uintptr_t)scratch;
     default:
@@ -416,18 +266,18 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
     case WK__PTX_SHORT_ROWS:
       return (grid){wk__ceil_div(count, THREADS), THREADS, 0};
     case WK__PTX_COLUMN_PARTS:
-      return (grid){wk__ceil_div(count, LANES) * chunks_of(b) * (LANES / COLUMN_PART_LANES), LANES * COLUMN_PART_LANES,
-                    0};
+      return (grid){wk__ceil_div(count, LANES) * wk__shape_chunks(b) * (LANES / WK__PTX_COLUMN_PART_LANES),
+                    LANES * WK__PTX_COLUMN_PART_LANES, 0};
     case WK__PTX_COLUMNS:
     case WK__PTX_COLUMN_WHOLE:
-      return (grid){wk__ceil_div(count, LANES), LANES * LANES, word * LANES * (LANES + chunks_of(b))};
+      return (grid){wk__ceil_div(count, LANES), LANES * LANES, word * LANES * (LANES + wk__shape_chunks(b))};
     case WK__PTX_TILES:
       return (grid){count, THREADS, 0};
     case WK__PTX_WHOLE:
       return (grid){count, LANES * LANES, 0};
     default:
       if (warps == 1) return (grid){wk__ceil_div(count * LANES, THREADS), THREADS, 0};
-      return (grid){count, LANES * warps, k->shape.mode == WK__PTX_ROWS ? word * LANES : word * chunks_of(b)};
+      return (grid){count, LANES * warps, k->shape.mode == WK__PTX_ROWS ? word * LANES : word * wk__shape_chunks(b)};
   }
 }
 
@@ -443,8 +293,8 @@ static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__bindi
                                       [WK__PTX_COLUMN_PARTS] = "column parts",
                                       [WK__PTX_COLUMN_WHOLE] = "column whole"};
   char mode[64], name[WK__CUDA_NAME_BYTES];
-  (void)snprintf(mode, sizeof mode, "%s %lldx%lld/%d", modes[k->shape.mode], (long long)product(b, 0, b->p),
-                 (long long)length_of(b), k->shape.each);
+  (void)snprintf(mode, sizeof mode, "%s %lldx%lld/%d", modes[k->shape.mode], (long long)wk__shape_count(b, 0, b->p),
+                 (long long)wk__shape_length(b), k->shape.each);
   wk__cuda_nest_name(k->nest, mode, name, sizeof name);
   wk__cuda_time_end(s, begin, name);
 }
@@ -485,7 +335,7 @@ static wk_status give_parts(const kernel *parts, const kernel *whole, wk__cuda_s
                             const wk__launch *launch) {
   int64_t capacity;
   int64_t states = count_of(parts, b);
-  if (parts->shape.mode == WK__PTX_COLUMN_PARTS) states *= WK__REDUCE_LANES * chunks_of(b);
+  if (parts->shape.mode == WK__PTX_COLUMN_PARTS) states *= WK__REDUCE_LANES * wk__shape_chunks(b);
   void *scratch = wk__cuda_allocate(&s->head, 8 * parts->states * states, &capacity);
   if (!scratch) return wk_error_category();
   wk_status status = give(parts, s, b, launch, scratch);
@@ -496,8 +346,8 @@ static wk_status give_parts(const kernel *parts, const kernel *whole, wk__cuda_s
 
 /* An index into a dim without elements leads nowhere, and what does not fit into a grid or shared memory is rare. */
 static bool is_taken(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, const wk__launch *launch) {
-  bool fits = chunks_of(b) * 64 <= d->shared_most || goes_in_parts(nest, d, b);
-  if (product(b, 0, b->p) > (int64_t)INT32_MAX * 4 || !fits) return false;
+  bool fits = wk__shape_chunks(b) * 64 <= d->shared_most || wk__shape_goes_in_parts(nest, d, b);
+  if (wk__shape_count(b, 0, b->p) > (int64_t)INT32_MAX * 4 || !fits) return false;
   for (int a = 0; a < b->access_count; a++) {
     const wk__access *access = &nest->accesses[a];
     for (int i = 0; access->has_indirect && i < access->ndim; i++)
@@ -511,7 +361,7 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
   wk__ptx_shape shape;
   *out_done = false;
   if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
-  if (!shape_of(nest, s->device, b, &shape)) return WK_OK;
+  if (!wk__shape_of(nest, s->device, b, &shape)) return WK_OK;
   const kernel *k = kernel_for(native, nest, s->device, b, &shape);
   if (!k) return WK_OK;
   const kernel *whole = NULL;
@@ -626,7 +476,7 @@ wk_status wk__cuda_together_add(wk__cuda_together *together, wk__cuda_native *na
   wk__ptx_shape shape;
   *out_done = false;
   if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
-  if (!shape_of(nest, s->device, b, &shape) || shape.mode != WK__PTX_POINTWISE) return WK_OK;
+  if (!wk__shape_of(nest, s->device, b, &shape) || shape.mode != WK__PTX_POINTWISE) return WK_OK;
   shape.together = 1;
   const kernel *k = kernel_for(native, nest, s->device, b, &shape);
   int64_t blocks = k ? grid_of(k, b).blocks : 0;

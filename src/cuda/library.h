@@ -7,6 +7,10 @@
 
 #include "base/base.h"
 
+/* The library that an environment variable names, where it is set (empty: none), or the first of `names` (up to a NULL)
+ * that is there; else NULL. */
+void *wk__cuda_open_library(const char *variable, const char *const *names);
+
 /* The first member of an entry. Its key, a structure without gaps or with zeros in them, is the second. */
 typedef struct wk__cuda_prepared {
   struct wk__cuda_prepared *next; /* of the same hash */

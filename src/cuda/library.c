@@ -1,5 +1,16 @@
-/* Kinds of calls of libraries, prepared once (prepared.h). Tests: those of cublas.c and cudnn.c. */
-#include "cuda/prepared.h"
+/* Libraries, and kinds of calls that they have prepared once (library.h). Tests: those of cublas.c and cudnn.c. */
+#include "cuda/library.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+void *wk__cuda_open_library(const char *variable, const char *const *names) {
+  const char *path = getenv(variable);
+  if (path) return *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+  void *library = NULL;
+  for (; !library && *names; names++) library = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
+  return library;
+}
 
 static void forget(wk__cuda_preparations *table) {
   for (int i = 0; i < WK__CUDA_PREPARED_HASHES; i++)

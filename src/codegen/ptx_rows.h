@@ -1,0 +1,57 @@
+/* Shared by the files that write rows: states of reductions (ptx_folds.c), what one phase emits (ptx_writer.c), and the
+ * kernels of each mode (ptx_rows.c). */
+#ifndef WICK_CODEGEN_PTX_ROWS_H
+#define WICK_CODEGEN_PTX_ROWS_H
+
+#include "codegen/ptx_internal.h"
+
+static inline bool ptx_has_rows(const ptx_writer *w) { return w->shape->mode != WK__PTX_POINTWISE && !ptx_is_tiles(w); }
+static inline bool ptx_is_columns(const ptx_writer *w) {
+  int mode = w->shape->mode;
+  return mode == WK__PTX_COLUMNS || mode == WK__PTX_COLUMN_PARTS || mode == WK__PTX_COLUMN_WHOLE;
+}
+
+/* ---- ptx_folds.c: what reduction v has come to ---- */
+
+typedef struct ptx_state {
+  reg_name value, index; /* index: of arg reductions, -1 where there is none */
+} ptx_state;
+ptx_state ptx_new_state(ptx_writer *w, int v);
+/* Nothing has been taken. */
+void ptx_begin_state(ptx_writer *w, int v, const ptx_state *s);
+/* s = s and another; where the guard ("@%p " or "") does not hold s stays. */
+void ptx_take_other(ptx_writer *w, int v, const ptx_state *s, const ptx_state *other, const char *guard);
+/* s = s and the thread's element k, or all of them in turn. */
+void ptx_take_element(ptx_writer *w, int v, const ptx_state *s, int k);
+void ptx_take_elements(ptx_writer *w, int v, const ptx_state *s);
+/* The lanes in halves; then all have the chunk's. */
+void ptx_fold_lanes(ptx_writer *w, int v, const ptx_state *s);
+/* The lanes' states go from warp to warp, each of which takes its elements; then every warp has them all. */
+void ptx_take_by_warps(ptx_writer *w, int v, const ptx_state *s);
+/* The row's value of v is that of the state. */
+void ptx_finish(ptx_writer *w, int v, const ptx_state *s);
+
+/* %length, and %chunks and %count64: how many chunks a row is made of. */
+void ptx_count_chunks(ptx_writer *w);
+
+/* In memory, shared or the scratch of parts: the address of the state with a number (32 bits), `words` words each. */
+reg_name ptx_state_address(ptx_writer *w, const char *number, int words);
+int ptx_words_of(const ptx_writer *w, int v);
+/* `word`: its first word behind the address. */
+void ptx_move_state(ptx_writer *w, int v, bool load, const ptx_state *s, const char *at, int word);
+
+/* ---- ptx_writer.c: phases ---- */
+
+int ptx_phases(const ptx_writer *w);
+bool ptx_is_fold_of(const ptx_writer *w, int v, int phase);
+/* Elements' values, with all that they need of elements. */
+void ptx_emit_with_needs(ptx_writer *w, int v);
+/* Values of rows that are due, then their stores. */
+void ptx_emit_rows(ptx_writer *w, int phase);
+void ptx_emit_element_stores(ptx_writer *w, int phase);
+
+/* ---- ptx_rows.c: a kernel of the shape's mode, which is none of pointwise and tiles ---- */
+
+void ptx_write_rows(ptx_writer *w);
+
+#endif

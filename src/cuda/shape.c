@@ -1,0 +1,140 @@
+/* How a launch goes through memory, as the shape of a kernel for it: which mode, how many elements a thread takes
+ * (codegen/ptx.h). Tests: tests/cuda/test_ptx.py. */
+#include "cuda/shape.h"
+
+/* Neighbours that a thread takes: 16 bytes of the largest items, where memory and sizes are made of such pieces. */
+static int vector_of(const wk__nest *nest, const wk__binding *b) {
+  int64_t largest = 1;
+  if (b->p == 0) return 1;
+  for (int a = 0; a < b->access_count; a++) largest = wk__max(largest, wk__shape_item(nest, a));
+  int64_t each = wk__min(16 / largest, 8);
+  for (int a = 0; a < b->access_count; a++)
+    if (nest->accesses[a].has_indirect || nest->accesses[a].may_leave) each = wk__min(each, 4);
+  if (b->size[b->p - 1] % each) return 1;
+  for (int a = 0; a < b->access_count; a++) {
+    int64_t item = wk__shape_item(nest, a);
+    uintptr_t address = (uintptr_t)b->base[a] + (uintptr_t)(b->start[a] * item);
+    if (b->stride[a][b->p - 1] != 1) continue;
+    if (address % (uintptr_t)(wk__min(each * item, 16))) return 1;
+    for (int d = 0; d < b->p - 1; d++)
+      if (b->stride[a][d] * item % wk__min(each * item, 16)) return 1;
+  }
+  return (int)each;
+}
+
+/* 32-element steps of a row that stay in registers: fewer for larger bodies. */
+static int64_t most_rounds(const wk__nest *nest) {
+  return nest->instr_count <= 16 ? 32 : nest->instr_count <= 40 ? 16 : 8;
+}
+
+enum { MOST_WARPS = 16, LARGE_STEP = 4 };
+
+/* Memory runs along the rows' own loop: of what moves with both, more has its neighbours in other rows. */
+static bool lies_in_columns(const wk__nest *nest, const wk__binding *b) {
+  int balance = 0;
+  if (b->r == 0 || b->p == 0 || wk__shape_chunks(b) > WK__PTX_COLUMN_CHUNKS) return false;
+  for (int a = 0; a < b->access_count; a++) {
+    int64_t along = b->stride[a][b->p - 1], down = b->stride[a][b->p + b->r - 1];
+    if (nest->accesses[a].per_element && along && down) balance += (along == 1) - (down == 1);
+  }
+  return balance > 0;
+}
+
+/* Rows that few warps would have to themselves. */
+bool wk__shape_goes_in_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
+  return wk__shape_chunks(b) > MOST_WARPS && wk__shape_count(b, 0, b->p) < d->multiprocessors &&
+         wk__ptx_is_reduced_once(nest);
+}
+
+/* Columns whose blocks would be few, of a length that is worth a second launch. */
+static bool goes_in_column_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
+  enum { LEAST_LENGTH = 512 };
+  return wk__ceil_div(wk__shape_count(b, 0, b->p), WK__REDUCE_LANES) <= d->multiprocessors &&
+         wk__shape_length(b) >= LEAST_LENGTH && wk__ptx_is_reduced_once(nest);
+}
+
+/* Elements of a step, so that a thread has many loads under way; chunks are made of whole steps. */
+static uint8_t step_of(const wk__nest *nest) {
+  enum { LOADS = 32 };
+  int loads = 0, each = LOADS;
+  for (int64_t i = 1; i < nest->instr_count; i++)
+    loads += wk__loop_is_load(nest->instrs[i].op) && nest->instrs[i].per_element;
+  while (each > LARGE_STEP && each * loads > LOADS) each /= 2;
+  return (uint8_t)each;
+}
+
+static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
+  int64_t rounds = wk__ceil_div(wk__shape_length(b), WK__REDUCE_LANES), most = most_rounds(nest);
+  if (rounds == 0) return false;
+  s->mode = WK__PTX_ROWS;
+  s->warps = (uint8_t)wk__min(wk__ceil_div(rounds, most), MOST_WARPS);
+  s->each = (uint8_t)wk__min(wk__ceil_div(rounds, s->warps), WK__PTX_MAX_EACH);
+  bool in_registers = wk__shape_chunks(b) == 1 && (int64_t)s->each * s->warps >= rounds && s->each <= most;
+  bool columns = lies_in_columns(nest, b), parts = wk__shape_goes_in_parts(nest, d, b);
+  if (in_registers && !columns && wk__shape_length(b) <= WK__PTX_SHORT_ROW) {
+    s->mode = WK__PTX_SHORT_ROWS;
+    s->each = (uint8_t)wk__shape_length(b);
+  }
+  if (in_registers && !columns) return true;
+  s->mode = columns ? WK__PTX_COLUMNS : parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS;
+  s->each = nest->instr_count <= 24 && b->r == 1 ? step_of(nest) : LARGE_STEP; /* of several loops: coordinates */
+  s->warps = columns ? 32 : parts ? 1 : (uint8_t)wk__min(wk__shape_chunks(b), MOST_WARPS);
+  if (columns && goes_in_column_parts(nest, d, b)) {
+    s->mode = WK__PTX_COLUMN_PARTS, s->warps = WK__PTX_COLUMN_PART_LANES;
+  }
+  return true;
+}
+
+/* The loop, not the innermost, along which some of what is loaded has its neighbours, while all that is stored has them
+ * along the innermost; -1: none that is worth tiles. */
+static int tile_loop_of(const wk__nest *nest, const wk__binding *b) {
+  enum { LEAST_SIDE = 8 };
+  int found = -1, along = b->p - 1;
+  if (b->p < 2 || b->size[along] < LEAST_SIDE) return -1;
+  for (int a = 0; a < b->access_count; a++) {
+    const wk__access *access = &nest->accesses[a];
+    bool stored = nest->buffers[access->buffer].written;
+    if (access->has_indirect || access->may_leave || (stored && b->stride[a][along] != 1)) return -1;
+    for (int d = 0; d < along && !stored && b->stride[a][along] != 0 && b->stride[a][along] != 1; d++)
+      if (b->stride[a][d] == 1 && b->size[d] >= LEAST_SIDE) found = d;
+  }
+  return found;
+}
+
+/* Rows that are made of whole steps of all their warps, or whose chunks are made of steps. */
+static bool is_whole(const wk__binding *b, const wk__ptx_shape *s) {
+  int64_t step = WK__REDUCE_LANES * s->each, length = wk__shape_length(b);
+  if (s->mode == WK__PTX_SHORT_ROWS) return true;
+  if (s->mode == WK__PTX_ROWS) return length == step * s->warps;
+  bool chunks = s->mode == WK__PTX_LONG_ROWS || s->mode == WK__PTX_PARTS;
+  return chunks && length % step == 0 && WK__REDUCE_CHUNK % step == 0;
+}
+
+/* False: the interpreter's. */
+bool wk__shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *b, wk__ptx_shape *s) {
+  memset(s, 0, sizeof *s);
+  if (b->p + b->r > WK__PTX_MAX_LOOPS || b->walker_count > WK__MAX_WALKERS) return false;
+  s->p = (uint8_t)b->p;
+  s->r = (uint8_t)b->r;
+  s->capability = (uint8_t)device->capability;
+  s->walkers = (uint8_t)b->walker_count;
+  s->wide = wk__shape_count(b, 0, b->p + b->r) > INT32_MAX;
+  s->warps = 1;
+  s->mode = WK__PTX_POINTWISE;
+  s->each = 1;
+  int across = nest->reduction_dims == 0 ? tile_loop_of(nest, b) : -1;
+  if (across >= 0)
+    s->mode = WK__PTX_TILES, s->warps = (uint8_t)across, s->each = WK__PTX_TILE / WK__PTX_TILE_WARPS;
+  else if (nest->reduction_dims == 0)
+    s->each = (uint8_t)vector_of(nest, b);
+  else if (b->r == 0 || !set_rows(nest, device, b, s))
+    return false;
+  s->whole = nest->reduction_dims > 0 && is_whole(b, s);
+  for (int w = 0; w < b->walker_count; w++)
+    for (int d = 0; d < b->p + b->r; d++) {
+      int64_t stride = b->stride[w][d];
+      int move = stride == 0 ? WK__PTX_STILL : stride == 1 ? WK__PTX_ONE : WK__PTX_STRIDED;
+      s->moves[w] |= (uint16_t)(move << 2 * d);
+    }
+  return true;
+}

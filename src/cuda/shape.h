@@ -1,0 +1,31 @@
+/* The shape of a launch (shape.c), and sizes that its parts count by. */
+#ifndef WICK_CUDA_SHAPE_H
+#define WICK_CUDA_SHAPE_H
+
+#include "codegen/ptx.h"
+#include "cuda/internal.h"
+
+enum { WK__PTX_COLUMN_PART_LANES = 8 }; /* of a block of column parts */
+
+/* How many positions loops [begin, end) go through. */
+static inline int64_t wk__shape_count(const wk__binding *b, int begin, int end) {
+  int64_t n = 1;
+  for (int d = begin; d < end; d++) n *= b->size[d];
+  return n;
+}
+/* Elements of a row, and the chunks that it is reduced by. */
+static inline int64_t wk__shape_length(const wk__binding *b) { return wk__shape_count(b, b->p, b->p + b->r); }
+static inline int64_t wk__shape_chunks(const wk__binding *b) {
+  return wk__ceil_div(wk__shape_length(b), WK__REDUCE_CHUNK);
+}
+/* Bytes of an access's elements. */
+static inline int64_t wk__shape_item(const wk__nest *nest, int access) {
+  return (int64_t)wk__dtypes[nest->buffers[nest->accesses[access].buffer].dtype].size;
+}
+
+/* Rows that few warps would have to themselves. */
+bool wk__shape_goes_in_parts(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *binding);
+/* False: the launch is the interpreter's. */
+bool wk__shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *binding, wk__ptx_shape *out);
+
+#endif
