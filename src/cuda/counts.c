@@ -19,10 +19,6 @@ static wk_status range_of(wk_tensor *t, double *low, double *high) {
   WK_TRY(item(wk_min(t), low));
   return item(wk_max(t), high);
 }
-static wk_tensor *plain(wk_tensor *t, wk_dtype dtype) {
-  t = wk__in_dtype(t, dtype);
-  return t ? wk_contiguous(t, NULL) : NULL;
-}
 /* zeros (size) with `weights` added at places */
 static wk_tensor *added(wk_tensor *places, int64_t count, wk_tensor *weights) {
   wk_int length = wk_int_of(count);
@@ -53,8 +49,8 @@ static wk_status bincount(wk__call *c) {
   if (low < 0) return wk__cuda_run_kernel_on_host(c);
   wk_dtype dtype = !weights ? WK_INT64 : weights->dtype == WK_FLOAT32 ? WK_FLOAT32 : WK_FLOAT64;
   wk_int length = t->sizes[0];
-  wk_tensor *each = weights ? plain(weights, dtype) : wk_new_ones(t, &length, 1, dtype, NONE);
-  wk_tensor *places = plain(t, WK_INT64);
+  wk_tensor *each = weights ? wk__cuda_plain(weights, dtype) : wk_new_ones(t, &length, 1, dtype, NONE);
+  wk_tensor *places = wk__cuda_plain(t, WK_INT64);
   return result(c, places ? added(places, wk__max(least, (int64_t)high + 1), each) : NULL);
 }
 
@@ -63,7 +59,7 @@ static wk_status bincount(wk__call *c) {
 /* The part of each element, in float32 where the elements are; the last one has its upper end as well. */
 static wk_tensor *parts_of(wk_tensor *t, double low, double high, int64_t bins) {
   bool single = t->dtype != WK_FLOAT64;
-  t = plain(t, single ? WK_FLOAT32 : WK_FLOAT64);
+  t = wk__cuda_plain(t, single ? WK_FLOAT32 : WK_FLOAT64);
   if (t) t = wk_sub_Scalar(t, wk__v_double(low), wk__v_int(1));
   if (t) t = wk_mul_Scalar(t, wk__v_double((double)bins));
   if (t) t = wk_div_Scalar(t, wk__v_double(single ? (double)((float)high - (float)low) : high - low));
@@ -98,7 +94,7 @@ static wk_status repeat_places(wk__call *c) {
   wk_tensor *repeats = c->args[A_repeats].tensor;
   bool known = repeats->dtype == WK_INT64 || repeats->dtype == WK_INT32;
   if (!known || repeats->ndim != 1 || !wk__numel(repeats)) return wk__cuda_run_kernel_on_host(c);
-  wk_tensor *wide = plain(repeats, WK_INT64), *ends = wide ? wk_cumsum(wide, 0, WK_DTYPE_NONE) : NULL;
+  wk_tensor *wide = wk__cuda_plain(repeats, WK_INT64), *ends = wide ? wk_cumsum(wide, 0, WK_DTYPE_NONE) : NULL;
   double least, total;
   if (!ends) return wk_error_category();
   WK_TRY(item(wk_min(wide), &least));

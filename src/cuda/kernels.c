@@ -11,8 +11,10 @@
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
 #include "decompose/decompose.h"
+#include "ops/internal.h"
 #include "ops/ops.h"
 #include "random/generator.h"
+#include "wick/operators.h"
 
 typedef struct mirror {
   wk_storage *storage, *copy; /* borrowed; owned */
@@ -166,6 +168,11 @@ wk_status wk__cuda_run_kernel_on_host(wk__call *c) {
 }
 
 /* ---- by operators ---- */
+
+wk_tensor *wk__cuda_plain(wk_tensor *t, wk_dtype dtype) {
+  t = wk__in_dtype(t, dtype);
+  return t ? wk_contiguous(t, NULL) : NULL;
+}
 
 wk_status wk__cuda_in_scope(wk__call *c, wk__kernel_fn *kernel) {
   wk_scope scope;

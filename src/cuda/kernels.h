@@ -12,6 +12,9 @@
 WK_MUST_USE wk_status wk__cuda_in_scope(wk__call *call, wk__kernel_fn *kernel);
 
 struct wk__cuda_product;
+/* In a dtype and without gaps; NULL with the error set. */
+wk_tensor *wk__cuda_plain(wk_tensor *t, wk_dtype dtype);
+
 /* The wk__cuda_memory_type of f16, bf16, f32 and f64; else -1. */
 int wk__cuda_float_type(const wk_tensor *t);
 /* A product into `out`, or a part of it; sets the product's type and whether it may be TF32. Of floats. (product.c) */

@@ -224,17 +224,12 @@ static wk_status check_sorter(wk_tensor *sorter, int64_t length) {
   return found ? wk_fail(WK_RUNTIME_ERROR, "torch.searchsorted(): sorter index out of range") : WK_OK;
 }
 
-static wk_tensor *plain(wk_tensor *t, wk_dtype dtype) {
-  t = wk__in_dtype(t, dtype);
-  return t ? wk_contiguous(t, NULL) : NULL;
-}
-
 static wk_status searchsorted(wk__call *c) {
   WK__ARGS(_searchsorted);
   wk_tensor *sorted = c->args[A_sorted_sequence].tensor, *sorter = wk__arg_tensor(c, A_sorter), *out = c->outputs[0];
   wk_dtype dtype = wide(sorted);
-  wk_tensor *rows = plain(sorted, dtype), *values = plain(c->args[A_self].tensor, dtype);
-  if (!rows || !values || (sorter && !(sorter = plain(sorter, WK_INT64)))) return wk_error_category();
+  wk_tensor *rows = wk__cuda_plain(sorted, dtype), *values = wk__cuda_plain(c->args[A_self].tensor, dtype);
+  if (!rows || !values || (sorter && !(sorter = wk__cuda_plain(sorter, WK_INT64)))) return wk_error_category();
   int64_t last = values->ndim ? wk__size(values, values->ndim - 1) : 1;
   wk__cuda_search s = {.sorted = address(rows),
                        .values = address(values),

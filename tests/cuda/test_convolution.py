@@ -35,6 +35,10 @@ def convolve(x, w, b, transposed, options):
     return function(x, w, b, **options)
 
 
+def layouts_of(case, transposed):
+    return ["planes"] + ["channels last"] * (len((TRANSPOSED if transposed else KINDS)[case][0]) == 4)
+
+
 def results(device, case, transposed, dtype, layout):
     size, weight_size, options = (TRANSPOSED if transposed else KINDS)[case]
     torch.manual_seed(3)
@@ -53,8 +57,7 @@ def results(device, case, transposed, dtype, layout):
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 2e-5), (torch.float64, 1e-12), (torch.bfloat16, 2e-2)])
 def test_convolutions(case, transposed, dtype, tolerance):
     """Products of the device add in an order of their own where the CPU takes another way than columns."""
-    layouts = ["planes"] + ["channels last"] * (len((TRANSPOSED if transposed else KINDS)[case][0]) == 4)
-    for layout in layouts:
+    for layout in layouts_of(case, transposed):
         wanted = results("cpu", case, transposed, dtype, layout)
         found = results("cuda", case, transposed, dtype, layout)
         for w, f in zip(wanted, found, strict=True):
@@ -81,3 +84,41 @@ torch.nn.functional.conv2d(x, w, stride=2, padding=1).sum().backward()
         [sys.executable, "-c", program], env=os.environ | {"WICK_LOGS": "ops"}, capture_output=True, text=True
     )
     assert done.returncode == 0 and "on the host" not in done.stdout + done.stderr
+
+
+BY_CUDNN = """
+import wick as torch
+import test_convolution as t
+if not torch.backends.cudnn.is_available():
+    print("none")
+    raise SystemExit
+torch.backends.cudnn.allow_tf32 = False
+for case, transposed in t.CASES:
+    for dtype, tolerance in ((torch.float32, 2e-5), (torch.float64, 1e-12), (torch.bfloat16, 2e-2), (torch.float16, 5e-3)):
+        for layout in t.layouts_of(case, transposed):
+            wanted, found, again = (t.results(d, case, transposed, dtype, layout) for d in ("cpu", "cuda", "cuda"))
+            for w, f, g in zip(wanted, found, again, strict=True):
+                assert f.stride() == w.stride() and torch.equal(f, g), (case, dtype, layout)
+                error = (f.cpu().double() - w.double()).abs().max().item() / max(w.abs().max().item(), 1)
+                assert error <= tolerance, (case, transposed, dtype, layout, error)
+x, w = torch.randn(4, 64, 8, 8, device="cuda"), torch.randn(64, 64, 3, 3, device="cuda")
+exact = torch.nn.functional.conv2d(x.double(), w.double())
+errors = []
+for allowed in (False, True):
+    torch.backends.cudnn.allow_tf32 = allowed
+    errors.append((torch.nn.functional.conv2d(x, w).double() - exact).norm().item() / exact.norm().item())
+assert errors[0] < 1e-6 < 1e-5 < errors[1] < 1e-3, errors
+print("done")
+"""
+
+
+@pytest.mark.skipif(bool(os.environ.get("WICK_LIBCUDA")), reason="cuDNN needs a GPU: this is the emulator of its driver")
+def test_by_cudnn():
+    """All kinds by the library, the same bits each time; TF32 as its switch says."""
+    env = {k: v for k, v in os.environ.items() if k != "WICK_CUDNN"}
+    env["PYTHONPATH"] = os.pathsep.join([os.path.dirname(__file__), env.get("PYTHONPATH", "")])
+    done = subprocess.run([sys.executable, "-c", BY_CUDNN], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    if done.stdout.strip() == "none":
+        pytest.skip("no cuDNN")
+    assert done.stdout.strip() == "done"

@@ -102,12 +102,14 @@ def test_places_of_many_chunks():
     same(x.cuda().masked_select(x.cuda() > 0.97), x.masked_select(x > 0.97))
 
 
-@pytest.mark.parametrize("name", ["cummax", "cummin", "logcumsumexp"])
+FLOATS = [torch.float32, torch.bfloat16, torch.float64]
+SCANS = [(name, dtype) for name in ("cummax", "cummin", "logcumsumexp") for dtype in FLOATS]
+SCANS += [("cummax", torch.int32), ("cummin", torch.int32)]  # logcumsumexp is of floats
+
+
+@pytest.mark.parametrize("name, dtype", SCANS)
 @pytest.mark.parametrize("shape, dim", [((3, 700), 1), ((300, 2, 3), 0), ((), 0), ((2, 0), 1)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int32])
 def test_scans_that_keep_a_place(name, shape, dim, dtype):
-    if name == "logcumsumexp" and dtype == torch.int32:
-        pytest.skip("it is of floats")
     torch.manual_seed(1)
     x = (torch.randn(shape) * 3).to(dtype)  # integers and small floats have equals
     if x.numel() > 600 and dtype != torch.int32:

@@ -1,4 +1,4 @@
-"""torch.cuda has every name that PyTorch's has, but those that are listed here."""
+"""torch.cuda has every name that PyTorch's has, but those that are listed here. What a name cannot do here it says when it is used."""
 
 import importlib
 

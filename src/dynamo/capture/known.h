@@ -37,6 +37,9 @@ bool wk__hands_on(const wk__frame *f, PyObject *o);
 /* An argument of an operator, which takes symbolic integers as they are, alone, in lists and (`index`) in slices. */
 bool wk__operand_usable(wk__frame *f, PyObject *o);
 bool wk__index_usable(wk__frame *f, PyObject *key);
+bool wk__is_view_of_others(PyObject *o); /* it stands for others, which would have to be known: dict views, cells */
+bool wk__is_view_of_dict(const PyTypeObject *t);
+bool wk__is_that_one(wk__recording *r, PyObject *o);       /* it is the same object in each call: noted */
 bool wk__is_own_node(const wk__recording *r, PyObject *o); /* of the tape that the region has written */
 /* Of a C class whose instances a region may make and use (known_calls.def), and made in this one. */
 bool wk__is_own_object(const wk__recording *r, PyObject *o);

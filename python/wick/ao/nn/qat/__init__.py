@@ -46,14 +46,18 @@ class Rounding:
         return functional.relu(y) if self.rectifies else y
 
     @classmethod
-    def from_float(cls, mod, use_precomputed_fake_quant=False):
-        """One with the parameters of a layer that has a qconfig."""
+    def _check_float(cls, mod):
         if type(mod) is not cls._FLOAT_MODULE:
             raise AssertionError(
                 f"qat.{cls.__name__}.from_float only works for {cls._FLOAT_MODULE.__name__}, got {type(mod).__name__}"
             )
         if not getattr(mod, "qconfig", None):
             raise AssertionError("Input float module must have qconfig defined")
+
+    @classmethod
+    def from_float(cls, mod, use_precomputed_fake_quant=False):
+        """One with the parameters of a layer that has a qconfig."""
+        cls._check_float(mod)
         layer = mod[0] if cls.rectifies else mod
         made = cls(**geometry(layer), qconfig=mod.qconfig)
         made.weight, made.bias = layer.weight, layer.bias

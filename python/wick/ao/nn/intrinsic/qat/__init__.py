@@ -74,12 +74,7 @@ class _Normed(Rounding):
     @classmethod
     def from_float(cls, mod, use_precomputed_fake_quant=False):
         """One with the parameters of fused layers that have a qconfig."""
-        if type(mod) is not cls._FLOAT_MODULE:
-            raise AssertionError(
-                f"qat.{cls.__name__}.from_float only works for {cls._FLOAT_MODULE.__name__}, got {type(mod).__name__}"
-            )
-        if not getattr(mod, "qconfig", None):
-            raise AssertionError("Input float module must have qconfig defined")
+        cls._check_float(mod)
         layer, norm = mod[0], mod[1]
         made = cls(**geometry(layer), eps=norm.eps, momentum=norm.momentum, qconfig=mod.qconfig)
         made.weight, made.bias, made.bn = layer.weight, layer.bias, norm
