@@ -23,6 +23,7 @@ typedef enum wk__cuda_module {
   WK__CUDA_RANDOM,
   WK__CUDA_ORDER,
   WK__CUDA_CELLS,
+  WK__CUDA_DEPTHWISE,
   WK__CUDA_MODULES
 } wk__cuda_module;
 
