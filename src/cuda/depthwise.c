@@ -1,5 +1,5 @@
 /* Convolutions of one channel a group by kernels of their own (on_device/depthwise.c), in planes. In: f16, bf16, f32;
- * kernels of 3x3, 5x5 and 7x7, without dilation; forward of stride 1 and 2, the gradient of the input of any stride.
+ * kernels of 3x3, 5x5 and 7x7, without dilation; forward of stride 1 and 2, gradients of any stride.
  * Tests: tests/cuda/test_convolution.py. */
 #include "cuda/depthwise.h"
 
@@ -86,6 +86,7 @@ static wk__cuda_depthwise described(const wk__cudnn_convolution *k) {
                               .channels = k->groups,
                               .kernel = k->w[2],
                               .stride = k->stride[0],
+                              .spread = 1,
                               .x_rows = k->x[2],
                               .x_columns = k->x[3],
                               .y_rows = k->y[2],
@@ -102,19 +103,13 @@ static wk_status convolve(wk__cuda_stream *stream, wk__cuda_depthwise *d) {
 }
 
 /* y's gradient takes the place of x, and x's that of y. */
-static wk_status spread(wk__cuda_stream *stream, const wk__cudnn_convolution *k, wk__cuda_depthwise *d) {
+static wk_status convolve_back(wk__cuda_stream *stream, wk__cuda_depthwise *d) {
   wk__cuda_depthwise of = *d;
   d->x = of.y, d->y = of.x;
   d->x_rows = of.y_rows, d->x_columns = of.y_columns, d->y_rows = of.x_rows, d->y_columns = of.x_columns;
-  bool inside = k->padding[0] < d->kernel && k->padding[1] < d->kernel;
-  if (d->stride == 1 && inside) {
-    d->turned = true;
-    d->row_padding = d->kernel - 1 - d->row_padding, d->column_padding = d->kernel - 1 - d->column_padding;
-    return convolve(stream, d);
-  }
-  enum { MOST_BLOCKS = 1 << 16 };
-  int64_t blocks = wk__ceil_div(d->planes * d->y_rows * d->y_columns, WK__DEPTHWISE_THREADS);
-  return launch(stream, "kernel_depthwise_spread", wk__min(blocks, MOST_BLOCKS), d);
+  d->turned = true, d->spread = of.stride, d->stride = 1;
+  d->row_padding = d->kernel - 1 - of.row_padding, d->column_padding = d->kernel - 1 - of.column_padding;
+  return convolve(stream, d);
 }
 
 /* Images are shared out to so many parts of each channel that the device is full; the parts' sums are added up. */
@@ -141,5 +136,5 @@ wk_status wk__cuda_depthwise_run(const wk__cudnn_convolution *k, wk_tensor *x, w
   wk__cuda_depthwise d = described(k);
   d.x = at(x), d.w = at(w), d.y = at(y), d.bias = at(bias);
   if (k->result == WK__CUDNN_Y) return convolve(stream, &d);
-  return k->result == WK__CUDNN_X ? spread(stream, k, &d) : weigh(stream, w, &d);
+  return k->result == WK__CUDNN_X ? convolve_back(stream, &d) : weigh(stream, w, &d);
 }

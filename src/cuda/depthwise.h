@@ -25,9 +25,9 @@ typedef struct wk__cuda_depthwise {
   int32_t x_rows, x_columns, y_rows, y_columns;
   int32_t row_padding, column_padding;
   int32_t turned;                               /* the weight's taps are the other way round */
+  int32_t spread;                               /* x's elements lie so far apart, with zeros between */
   int32_t tile_rows, tile_columns, tile_planes; /* of y; rows are a multiple of WK__DEPTHWISE_ROWS */
   int32_t images_each;                          /* of a part */
-  int32_t unused;
 } wk__cuda_depthwise;
 enum { WK__DEPTHWISE_ADDRESSES = 5 };
 

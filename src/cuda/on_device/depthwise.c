@@ -9,16 +9,22 @@
 
 enum { THREADS = WK__DEPTHWISE_THREADS, ROWS = WK__DEPTHWISE_ROWS, WARP = 32, WARPS = THREADS / WARP };
 
+LAUNCH_BOUNDS("depthwise_.*", 256, 2);
+
 #define UNROLL _Pragma("clang loop unroll(full)")
 
 static SHARED float images[WK__DEPTHWISE_FLOATS];
 static SHARED float weights[WK__DEPTHWISE_PLANES * WK__DEPTHWISE_MOST_TAPS];
 static SHARED float folded[WARPS][THREADS];
 
-INLINE float load(const wk__cuda_depthwise *s, uint64_t address, int64_t at) {
-  if (s->type == WK__MEMORY_F32) return ((const float *)address)[at];
+INLINE float load_as(const bool is_whole, const wk__cuda_depthwise *s, uint64_t address, int64_t at) {
+  if (is_whole) return ((const float *)address)[at];
   uint16_t half = ((const uint16_t *)address)[at];
-  return s->type == WK__MEMORY_BF16 ? from_bf16(half) : from_f16(half);
+  float f16 = from_f16(half), bf16 = from_bf16(half);
+  return s->type == WK__MEMORY_BF16 ? bf16 : f16;
+}
+INLINE float load(const wk__cuda_depthwise *s, uint64_t address, int64_t at) {
+  return s->type == WK__MEMORY_F32 ? load_as(true, s, address, at) : load_as(false, s, address, at);
 }
 INLINE void store(const wk__cuda_depthwise *s, uint64_t address, int64_t at, float v) {
   if (s->type == WK__MEMORY_F32)
@@ -44,19 +50,41 @@ INLINE window window_of(const wk__cuda_depthwise *s, int tile) {
   return w;
 }
 
-/* `count` planes from `first` on, every `step`th: a warp a row, zeros outside. */
-INLINE void load_images(const wk__cuda_depthwise *s, const window *w, int64_t first, int64_t step, int count) {
-  int warp = thread_index() / WARP, lane = thread_index() % WARP;
-  for (int line = warp; line < count * w->rows; line += WARPS) {
-    int row = w->first_row + line % w->rows;
-    int64_t start = ((first + line / w->rows * step) * s->x_rows + row) * s->x_columns;
-    bool inside = row >= 0 && row < s->x_rows;
-    for (int c = lane; c < w->columns; c += WARP) {
-      int column = w->first_column + c;
-      images[line * w->columns + c] =
-          inside && column >= 0 && column < s->x_columns ? load(s, s->x, start + column) : 0;
+/* Element (row, column) of a plane of x, whose elements lie s->spread apart in its window; zero between and outside. */
+INLINE float image_at(const bool is_whole, const wk__cuda_depthwise *s, int64_t plane, int row, int column) {
+  bool inside = row >= 0 && column >= 0;
+  if (s->spread > 1) {
+    inside = inside && row % s->spread == 0 && column % s->spread == 0;
+    row /= s->spread, column /= s->spread;
+  }
+  inside = inside && row < s->x_rows && column < s->x_columns;
+  float v = load_as(is_whole, s, s->x, inside ? (plane * s->x_rows + row) * s->x_columns + column : 0);
+  return inside ? v : 0;
+}
+
+/* Lines of `count` planes from `first` on, every `step`th: a warp a line, several at a time, since memory is far. */
+INLINE void load_lines(const bool is_whole, const wk__cuda_depthwise *s, const window *w, int64_t first, int64_t step,
+                       int count) {
+  enum { AT_ONCE = 4 };
+  int warp = thread_index() / WARP, lane = thread_index() % WARP, lines = count * w->rows;
+  for (int line = warp; line < lines; line += WARPS * AT_ONCE) {
+    for (int column = lane; column < w->columns; column += WARP) {
+      float v[AT_ONCE];
+      UNROLL for (int i = 0; i < AT_ONCE; i++) {
+        int at = line + i * WARPS < lines ? line + i * WARPS : line;
+        v[i] =
+            image_at(is_whole, s, first + at / w->rows * step, w->first_row + at % w->rows, w->first_column + column);
+      }
+      UNROLL for (int i = 0; i < AT_ONCE; i++) if (line + i * WARPS < lines)
+          images[(line + i * WARPS) * w->columns + column] = v[i];
     }
   }
+}
+INLINE void load_images(const wk__cuda_depthwise *s, const window *w, int64_t first, int64_t step, int count) {
+  if (s->type == WK__MEMORY_F32)
+    load_lines(true, s, w, first, step, count);
+  else
+    load_lines(false, s, w, first, step, count);
 }
 
 INLINE void load_weights(const wk__cuda_depthwise *s, int64_t first, int count) {
@@ -67,7 +95,8 @@ INLINE void load_weights(const wk__cuda_depthwise *s, int64_t first, int count) 
   }
 }
 
-/* ---- y, and, of stride 1 with the weight turned round, the gradient of x ---- */
+/* ---- y, and the gradient of x: the convolution of stride 1 by the weight turned round of the result's gradient, with
+ * as many zeros between its elements as the stride says ---- */
 
 /* One column of ROWS elements of y; K, S: kernel and stride. */
 INLINE void add_taps(const int K, const int S, const SHARED float *x, int columns, const SHARED float *w,
@@ -117,31 +146,6 @@ CONVOLVE(7, 1)
 CONVOLVE(3, 2)
 CONVOLVE(5, 2)
 CONVOLVE(7, 2)
-
-/* ---- the gradient of x, of any stride: here x is the result's gradient and y what is made ---- */
-
-KERNEL(depthwise_spread)(wk__cuda_depthwise given) {
-  const wk__cuda_depthwise *s = &given;
-  int64_t plane_size = (int64_t)s->y_rows * s->y_columns, all = s->planes * plane_size;
-  for (int64_t at = (int64_t)block_index() * THREADS + thread_index(); at < all;
-       at += (int64_t)block_count() * THREADS) {
-    int64_t plane = at / plane_size, taps_at = plane % s->channels * s->kernel * s->kernel;
-    int place = (int)(at % plane_size), row = place / s->y_columns + s->row_padding,
-        column = place % s->y_columns + s->column_padding;
-    float sum = 0;
-    for (int r = s->kernel - 1; r >= 0; r--) {
-      int x_row = (row - r) / s->stride;
-      if (row < r || (row - r) % s->stride || x_row >= s->x_rows) continue;
-      for (int c = s->kernel - 1; c >= 0; c--) {
-        int x_column = (column - c) / s->stride;
-        if (column < c || (column - c) % s->stride || x_column >= s->x_columns) continue;
-        float v = load(s, s->x, (plane * s->x_rows + x_row) * s->x_columns + x_column);
-        sum = __nvvm_fma_rn_f(v, load(s, s->w, taps_at + r * s->kernel + c), sum);
-      }
-    }
-    store(s, s->y, at, s->bias ? sum + load(s, s->bias, plane % s->channels) : sum);
-  }
-}
 
 /* ---- the gradient of w: y is the result's gradient ---- */
 
