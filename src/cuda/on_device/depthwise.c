@@ -9,7 +9,8 @@
 
 enum { THREADS = WK__DEPTHWISE_THREADS, ROWS = WK__DEPTHWISE_ROWS, WARP = 32, WARPS = THREADS / WARP };
 
-LAUNCH_BOUNDS("depthwise_.*", 256, 2);
+LAUNCH_BOUNDS("depthwise_7_.", 256, 2);
+LAUNCH_BOUNDS("depthwise_([35]_|weight_).", 256, 3);
 
 #define UNROLL _Pragma("clang loop unroll(full)")
 
