@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "cuda/capture.h"
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
 #include "cuda/program.h"
@@ -55,7 +56,7 @@ const wk__generator_type wk__philox_generator_type = {.kind = "CUDAGeneratorImpl
                                                       .set_state = set_state};
 
 /* A call's seed and offset; the next one begins `used` words further. */
-static void take(wk__generator *generator, uint64_t used, uint64_t *out_seed, uint64_t *out_offset) {
+void wk__cuda_take_words(wk__generator *generator, uint64_t used, uint64_t *out_seed, uint64_t *out_offset) {
   philox *p = (philox *)generator;
   pthread_mutex_lock(&generator->mutex);
   *out_seed = p->seed;
@@ -64,10 +65,23 @@ static void take(wk__generator *generator, uint64_t used, uint64_t *out_seed, ui
   pthread_mutex_unlock(&generator->mutex);
 }
 
+/* The same for a launch on the stream; one that is captured takes them at each replay. */
+static wk_status take(const wk__cuda_stream *s, wk__generator *generator, uint64_t used, wk__cuda_drawn *out) {
+  out->generator = generator;
+  out->unit = 1;
+  wk__cuda_take_words(generator, s->capture ? 0 : used, &out->seed, &out->offset);
+  return s->capture ? wk__cuda_graph_draw(s->capture, generator, used, &out->offset) : WK_OK;
+}
+
+static wk__cuda_drawn drawn_in_fill(void) {
+  return (wk__cuda_drawn){.seed_word = offsetof(wk__cuda_draws, seed) / 8,
+                          .offset_word = offsetof(wk__cuda_draws, offset) / 8};
+}
+
 wk__generator *wk__cuda_host_generator(wk__generator *generator) {
   enum { WORDS_ON_HOST = 4096 };
   uint64_t value, offset;
-  take(generator, WORDS_ON_HOST, &value, &offset);
+  wk__cuda_take_words(generator, WORDS_ON_HOST, &value, &offset);
   return wk__generator_create(WK__CPU_DEVICE, value ^ offset * UINT64_C(0x9e3779b97f4a7c15));
 }
 
@@ -82,9 +96,8 @@ static int64_t blocks_for(const wk__cuda_device *d, int64_t n) {
 
 int64_t wk__cuda_mask_threads(const wk__cuda_device *device, int64_t n) { return THREADS * blocks_for(device, n); }
 
-void wk__cuda_take_mask(const wk__cuda_device *device, wk__generator *generator, int64_t n, uint64_t *out_seed,
-                        uint64_t *out_offset) {
-  take(generator, 4 * (uint64_t)((n - 1) / (4 * wk__cuda_mask_threads(device, n)) + 1), out_seed, out_offset);
+wk_status wk__cuda_take_mask(const wk__cuda_stream *s, wk__generator *generator, int64_t n, wk__cuda_drawn *out) {
+  return take(s, generator, 4 * (uint64_t)((n - 1) / (4 * wk__cuda_mask_threads(s->device, n)) + 1), out);
 }
 
 /* `each`: values a draw gives. */
@@ -94,10 +107,12 @@ static wk_status launch(wk__generator *generator, const wk_tensor *out, const ch
   CUfunction function;
   const wk__cuda_address addresses[] = {{offsetof(wk__cuda_draws, out) / 8, f->out},
                                         {offsetof(wk__cuda_draws, p) / 8, f->p}};
+  wk__cuda_drawn drawn = drawn_in_fill();
   if (!generator) return wk_error_category();
   if (f->n == 0) return WK_OK;
   int64_t blocks = blocks_for(s->device, f->n), turn = each * THREADS * blocks;
-  take(generator, 4 * (uint64_t)((f->n - 1) / turn + 1), &f->seed, &f->offset);
+  WK_TRY(take(s, generator, 4 * (uint64_t)((f->n - 1) / turn + 1), &drawn));
+  f->seed = drawn.seed, f->offset = drawn.offset;
   WK_TRY(wk__cuda_enter(s->device));
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_RANDOM, kernel, &function));
   CUevent begin;
@@ -108,7 +123,8 @@ static wk_status launch(wk__generator *generator, const wk_tensor *out, const ch
                                                        .words = f,
                                                        .word_count = (int)(sizeof *f / 8),
                                                        .addresses = addresses,
-                                                       .address_count = f->p ? 2 : 1});
+                                                       .address_count = f->p ? 2 : 1,
+                                                       .drawn = &drawn});
   wk__cuda_time_end(s, begin, kernel);
   return status;
 }
@@ -279,7 +295,9 @@ static wk_status shuffle_islands(wk__generator *generator, const wk_tensor *keys
   const wk__cuda_address addresses[] = {{offsetof(wk__cuda_draws, out) / 8, f.out},
                                         {offsetof(wk__cuda_draws, p) / 8, f.p}};
   CUfunction function;
-  take(generator, (uint64_t)wk__ceil_div(f.n, 4) * 4, &f.seed, &f.offset);
+  wk__cuda_drawn drawn = drawn_in_fill();
+  WK_TRY(take(s, generator, (uint64_t)wk__ceil_div(f.n, 4) * 4, &drawn));
+  f.seed = drawn.seed, f.offset = drawn.offset;
   WK_TRY(wk__cuda_enter(s->device));
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_RANDOM, "kernel_islands", &function));
   return wk__cuda_give(s, &(wk__cuda_work){.function = function,
@@ -288,7 +306,8 @@ static wk_status shuffle_islands(wk__generator *generator, const wk_tensor *keys
                                            .words = &f,
                                            .word_count = (int)(sizeof f / 8),
                                            .addresses = addresses,
-                                           .address_count = 2});
+                                           .address_count = 2,
+                                           .drawn = &drawn});
 }
 
 /* Equal keys are there with a probability of a tenth at most. */
