@@ -186,7 +186,7 @@ def optimize(model, dtype=None, inplace=False):
     of them, no dropout, weights laid out for products of few rows. Only the folding changes results, in the last bits.
 
     dtype: float32 converts floating parameters and buffers to it; bfloat16 does so and keeps the weights of linear
-    layers in bfloat16, with inputs, results and sums in float32. inplace: the model itself instead of a copy.
+    layers in bfloat16; these round their inputs to it and give float32, as their sums are. inplace: the model itself instead of a copy.
     """
     _check(model, dtype)
     model = model if inplace else copy.deepcopy(model)

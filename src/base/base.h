@@ -115,6 +115,7 @@ wk__cpu_level wk__cpu_level_get(void);
 WK_MUST_USE wk_status wk__cpu_level_set(wk__cpu_level level);
 WK_MUST_USE wk_status wk__cpu_level_check(void);
 wk__cpu_level wk__cpu_level_max(void);
+bool wk__cpu_has_bf16(void); /* products of pairs of bfloat16 in vectors of 512 bits: no level of its own either */
 bool wk__cpu_has_vnni(void); /* products of bytes, four at a time, in vectors of 512 bits: no level of its own */
 const char *wk__cpu_level_name(wk__cpu_level level);
 

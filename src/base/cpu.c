@@ -27,12 +27,19 @@ wk__cpu_level wk__cpu_level_max(void) {
   return avx512 ? WK__CPU_AVX512 : WK__CPU_AVX2;
 }
 bool wk__cpu_has_vnni(void) { return __builtin_cpu_supports("avx512vnni"); }
+/* Asked directly, as above. */
+static bool multiplies_bf16(void) {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & 1u << 5);
+}
 #else
 wk__cpu_level wk__cpu_level_max(void) { return WK__CPU_PORTABLE; }
 bool wk__cpu_has_vnni(void) { return false; }
+static bool multiplies_bf16(void) { return false; }
 #endif
 
 static _Atomic wk__cpu_level level_in_use;
+static bool has_bf16;               /* asked once: the question costs microseconds on a virtual machine */
 static const char *refused_setting; /* WICK_CPU's value, when the machine cannot do it */
 
 __attribute__((constructor)) static void choose_level(void) {
@@ -47,7 +54,10 @@ __attribute__((constructor)) static void choose_level(void) {
     }
   }
   level_in_use = level;
+  has_bf16 = max == WK__CPU_AVX512 && multiplies_bf16();
 }
+
+bool wk__cpu_has_bf16(void) { return has_bf16; }
 
 wk__cpu_level wk__cpu_level_get(void) { return atomic_load_explicit(&level_in_use, memory_order_relaxed); }
 

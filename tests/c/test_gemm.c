@@ -1,5 +1,6 @@
 /* cpu/gemm/gemm: every product must equal, bit for bit, what gemm.h promises (chains of fused multiply-adds in blocks
- * of k), at every CPU level of the machine and for 1 to 4 threads; and it must be near the true product. */
+ * of k), at every CPU level of the machine, with and without its pairs of bfloat16, and for 1 to 4 threads; and it must
+ * be near the true product. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -11,9 +12,11 @@
 
 #include "base/base.h"
 #include "cpu/gemm/gemm.h"
+#include "cpu/gemm/gemm_bf16.h"
 #include "cpu/gemm/gemm_ways.h"
 #include "cpu/gemm/onednn.h"
 #include "cpu/workspace.h"
+#include "tensor/tensor.h"
 
 enum { MAX_THREADS = 4, RANDOM_SHAPES = 250 };
 
@@ -31,11 +34,14 @@ static uint64_t random_bits(void) { /* splitmix64 */
 static int64_t random_below(int64_t n) { return (int64_t)(random_bits() % (uint64_t)n); }
 
 static double get(const void *p, wk__gemm_type type, int64_t i) {
+  if (type == WK__GEMM_BF16) return (double)wk__bf16_to_f32(((const uint16_t *)p)[i]);
   return type == WK__GEMM_F32 ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
 
 static void set(void *p, wk__gemm_type type, int64_t i, double x) {
-  if (type == WK__GEMM_F32) {
+  if (type == WK__GEMM_BF16) {
+    ((uint16_t *)p)[i] = wk__f32_to_bf16((float)x);
+  } else if (type == WK__GEMM_F32) {
     ((float *)p)[i] = (float)x;
   } else {
     ((double *)p)[i] = x;
@@ -50,6 +56,9 @@ static void *random_array(wk__gemm_type type, int64_t n) {
 
 /* ---- The promise of gemm.h, word for word ---- */
 
+/* Of C, and of what is added */
+static wk__gemm_type sum_type(const wk__gemm *g) { return g->type == WK__GEMM_BF16 ? WK__GEMM_F32 : g->type; }
+
 static double multiply_add(wk__gemm_type type, double x, double y, double z) {
   return type == WK__GEMM_F32 ? (double)fmaf((float)x, (float)y, (float)z) : fma(x, y, z);
 }
@@ -57,24 +66,25 @@ static double multiply_add(wk__gemm_type type, double x, double y, double z) {
 static double round_to(wk__gemm_type type, double x) { return type == WK__GEMM_F32 ? (double)(float)x : x; }
 
 static double product_element(const wk__gemm *g, int64_t batch, int64_t i, int64_t j, double c) {
-  double alpha = round_to(g->type, g->alpha), beta = round_to(g->type, g->beta);
-  double scaled = g->beta == 0 ? 0 : round_to(g->type, beta * c), result = scaled;
+  wk__gemm_type type = sum_type(g);
+  double alpha = round_to(type, g->alpha), beta = round_to(type, g->beta);
+  double scaled = g->beta == 0 ? 0 : round_to(type, beta * c), result = scaled;
   if (g->alpha == 0) return scaled;
   for (int64_t k = 0; k < g->k; k += WK__GEMM_K_BLOCK) {
     double chain = 0;
     for (int64_t p = k; p < wk__min(k + WK__GEMM_K_BLOCK, g->k); p++) {
-      chain = multiply_add(g->type, get(g->a, g->type, batch * g->a_batch + i * g->a_row + p * g->a_column),
+      chain = multiply_add(type, get(g->a, g->type, batch * g->a_batch + i * g->a_row + p * g->a_column),
                            get(g->b, g->type, batch * g->b_batch + p * g->b_row + j * g->b_column), chain);
     }
     bool overwrite = k == 0 && g->beta == 0;
-    result = overwrite ? round_to(g->type, chain * alpha) : multiply_add(g->type, alpha, chain, result);
+    result = overwrite ? round_to(type, chain * alpha) : multiply_add(type, alpha, chain, result);
   }
   return result;
 }
 
 static double promised_element(const wk__gemm *g, int64_t batch, int64_t i, int64_t j, double c) {
   double result = product_element(g, batch, i, j, c);
-  return g->row ? round_to(g->type, result + get(g->row, g->type, batch * g->row_batch + j)) : result;
+  return g->row ? round_to(sum_type(g), result + get(g->row, sum_type(g), batch * g->row_batch + j)) : result;
 }
 
 static double true_element(const wk__gemm *g, int64_t batch, int64_t i, int64_t j, double c) {
@@ -84,7 +94,7 @@ static double true_element(const wk__gemm *g, int64_t batch, int64_t i, int64_t 
            (long double)get(g->b, g->type, batch * g->b_batch + p * g->b_row + j * g->b_column);
   }
   return (double)((long double)g->alpha * sum) + (g->beta == 0 ? 0 : g->beta * c) +
-         (g->row ? get(g->row, g->type, batch * g->row_batch + j) : 0);
+         (g->row ? get(g->row, sum_type(g), batch * g->row_batch + j) : 0);
 }
 
 static int64_t c_size(const wk__gemm *g) { return (g->batch - 1) * g->c_batch + g->m * g->c_row; }
@@ -92,8 +102,8 @@ static int64_t c_size(const wk__gemm *g) { return (g->batch - 1) * g->c_batch + 
 /* C as promised; what lies between its rows stays as it was. Every 61st element is also held against the true product.
  */
 static void *promised(const wk__gemm *g, const void *c) {
-  double tolerance =
-      (g->type == WK__GEMM_F32 ? 1e-6 : 1e-15) * (double)(g->k + 4) * (1 + fabs(g->alpha) + fabs(g->beta));
+  wk__gemm_type type = sum_type(g);
+  double tolerance = (type == WK__GEMM_F32 ? 1e-6 : 1e-15) * (double)(g->k + 4) * (1 + fabs(g->alpha) + fabs(g->beta));
   void *want = malloc((size_t)(c_size(g) + 1) * sizeof(double));
   memcpy(want, c, (size_t)c_size(g) * sizeof(double));
   int64_t count = 0;
@@ -101,10 +111,10 @@ static void *promised(const wk__gemm *g, const void *c) {
     for (int64_t i = 0; i < g->m; i++) {
       for (int64_t j = 0; j < g->n; j++) {
         int64_t at = batch * g->c_batch + i * g->c_row + j;
-        double value = promised_element(g, batch, i, j, get(c, g->type, at));
-        set(want, g->type, at, value);
+        double value = promised_element(g, batch, i, j, get(c, type, at));
+        set(want, type, at, value);
         if (count++ % 61 == 0) {
-          double exact = true_element(g, batch, i, j, get(c, g->type, at));
+          double exact = true_element(g, batch, i, j, get(c, type, at));
           assert_true(fabs(value - exact) <= tolerance * (1 + fabs(exact)));
         }
       }
@@ -115,7 +125,7 @@ static void *promised(const wk__gemm *g, const void *c) {
 
 /* ---- Checking ---- */
 
-static int64_t element_size(const wk__gemm *g) { return g->type == WK__GEMM_F32 ? sizeof(float) : sizeof(double); }
+static int64_t element_size(const wk__gemm *g) { return sum_type(g) == WK__GEMM_F32 ? sizeof(float) : sizeof(double); }
 
 static void run_and_compare(const wk__gemm *g, const void *c, const void *want, int threads) {
   size_t bytes = (size_t)(c_size(g) * element_size(g));
@@ -126,10 +136,11 @@ static void run_and_compare(const wk__gemm *g, const void *c, const void *want, 
   assert_int_equal(wk__gemm_run(&run), WK_OK);
   if (memcmp(run.c, want, bytes) != 0) {
     int64_t at = 0;
-    while (get(run.c, g->type, at) == get(want, g->type, at)) at++;
-    fail_msg("%s (%ld, %ld, %ld) batch %ld, %s, %d threads: element %ld is %a, not %a", g->type ? "f64" : "f32",
-             (long)g->m, (long)g->n, (long)g->k, (long)g->batch, wk__cpu_level_name(wk__cpu_level_get()), threads,
-             (long)at, get(run.c, g->type, at), get(want, g->type, at));
+    while (get(run.c, sum_type(g), at) == get(want, sum_type(g), at)) at++;
+    fail_msg("%s (%ld, %ld, %ld) batch %ld, %s, %d threads: element %ld is %a, not %a",
+             (const char *[]){"f32", "f64", "bf16"}[g->type], (long)g->m, (long)g->n, (long)g->k, (long)g->batch,
+             wk__cpu_level_name(wk__cpu_level_get()), threads, (long)at, get(run.c, sum_type(g), at),
+             get(want, sum_type(g), at));
   }
   free(run.c);
 }
@@ -141,6 +152,9 @@ static void check(const wk__gemm *g, const void *c) {
     if (level == WK__CPU_PORTABLE && g->m * g->n * g->k * g->batch > 1 << 21) continue;
     assert_int_equal(wk__cpu_level_set((wk__cpu_level)level), WK_OK);
     for (int threads = 1; threads <= MAX_THREADS; threads++) run_and_compare(g, c, want, threads);
+    wk__gemm_without_pairs = true;
+    if (g->type == WK__GEMM_BF16) run_and_compare(g, c, want, 2);
+    wk__gemm_without_pairs = false;
   }
   assert_int_equal(wk__cpu_level_set(wk__cpu_level_max()), WK_OK);
   free(want);
@@ -158,7 +172,7 @@ static wk__gemm product(wk__gemm_type type, int64_t m, int64_t n, int64_t k, boo
 static void check_product(wk__gemm g) {
   void *a = random_array(g.type, wk__max(g.a_batch, g.m * g.k) * g.batch);
   void *b = random_array(g.type, wk__max(g.b_batch, g.k * g.n) * g.batch);
-  void *c = random_array(g.type, c_size(&g));
+  void *c = random_array(sum_type(&g), c_size(&g));
   g.a = a, g.b = b;
   check(&g, c);
   free(a), free(b), free(c);
@@ -174,7 +188,7 @@ static void odd_shapes_in_all_forms(void **state) {
   for (int i = 0; i < RANDOM_SHAPES; i++) {
     int64_t m = odd_sizes[random_below(WK_COUNT(odd_sizes))], n = odd_sizes[random_below(WK_COUNT(odd_sizes))];
     int64_t k = odd_sizes[random_below(WK_COUNT(odd_sizes))];
-    check_product(product(i % 3 ? WK__GEMM_F32 : WK__GEMM_F64, m, n, k, i >> 1 & 1, i >> 2 & 1));
+    check_product(product((wk__gemm_type)(i % 3), m, n, k, i >> 1 & 1, i >> 2 & 1));
   }
 }
 
@@ -190,8 +204,11 @@ static void every_path(void **state) {
     for (int form = 0; form < 4; form++) {
       wk__gemm g = product(WK__GEMM_F32, shapes[i][0], shapes[i][1], shapes[i][2], form & 1, form >> 1);
       check_product(g);
-      g.type = WK__GEMM_F64, g.beta = 1;
+      g.beta = 1;
+      g.type = WK__GEMM_F64;
       if (form == (int)(i % 4)) check_product(g);
+      g.type = WK__GEMM_BF16;
+      if (form != (int)(i % 4)) check_product(g);
     }
   }
 }
@@ -202,7 +219,8 @@ static void alpha_and_beta(void **state) {
   static const int64_t shapes[][3] = {{17, 33, 20}, {3, 2100, 400}, {240, 140, 400}, {9, 1, 50}, {40, 60, 0}};
   for (size_t s = 0; s < WK_COUNT(shapes); s++) {
     for (size_t i = 0; i < WK_COUNT(factors) * WK_COUNT(factors); i++) {
-      wk__gemm g = product(i % 4 ? WK__GEMM_F32 : WK__GEMM_F64, shapes[s][0], shapes[s][1], shapes[s][2], false, i & 1);
+      wk__gemm_type type = (wk__gemm_type)(i % 3);
+      wk__gemm g = product(type, shapes[s][0], shapes[s][1], shapes[s][2], false, i & 1);
       g.alpha = factors[i % WK_COUNT(factors)], g.beta = factors[i / WK_COUNT(factors)];
       check_product(g);
     }
@@ -218,9 +236,9 @@ static void a_row_is_added(void **state) {
                                       {3, 20, 70, 400}, {1, 240, 150, 390}, {2, 3, 33, 0}};
   for (size_t s = 0; s < WK_COUNT(shapes); s++)
     for (int form = 0; form < 4; form++) {
-      wk__gemm g =
-          product(form & 1 ? WK__GEMM_F32 : WK__GEMM_F64, shapes[s][1], shapes[s][2], shapes[s][3], false, form >> 1);
-      void *row = random_array(g.type, g.n * shapes[s][0]);
+      wk__gemm_type type = (wk__gemm_type)((form + (int)s) % 3);
+      wk__gemm g = product(type, shapes[s][1], shapes[s][2], shapes[s][3], false, form >> 1);
+      void *row = random_array(sum_type(&g), g.n * shapes[s][0]);
       g.row = row;
       g.batch = shapes[s][0];
       g.row_batch = form >> 1 ? g.n : 0;
@@ -259,14 +277,15 @@ static void any_strides(void **state) {
   for (size_t s = 0; s < WK_COUNT(shapes); s++) {
     for (size_t i = 0; i < WK_COUNT(factors) * 2; i++) {
       int64_t m = shapes[s][0], n = shapes[s][1], k = shapes[s][2], half = 3 * 3 * (m + n) * k;
-      wk__gemm g = product(i % 3 ? WK__GEMM_F32 : WK__GEMM_F64, m, n, k, i & 1, false);
+      wk__gemm g = product((wk__gemm_type)(i % 3), m, n, k, i & 1, false);
       void *a = random_array(g.type, 2 * half), *b = random_array(g.type, 2 * half), *c;
       const int64_t *f = factors[i / 2], *h = factors[(i + 3) / 2 % WK_COUNT(factors)];
       g.a_row *= f[0] * 3, g.a_column *= f[1];
       g.b_row *= h[0] * 3, g.b_column *= h[1];
       g.c_row = n + 5;
-      g.a = (char *)a + half * element_size(&g), g.b = (char *)b + half * element_size(&g);
-      c = random_array(g.type, c_size(&g));
+      int64_t size = g.type == WK__GEMM_BF16 ? 2 : element_size(&g);
+      g.a = (char *)a + half * size, g.b = (char *)b + half * size;
+      c = random_array(sum_type(&g), c_size(&g));
       check(&g, c);
       free(a), free(b), free(c);
     }
@@ -278,9 +297,10 @@ static void batches(void **state) {
   static const int64_t shapes[][4] = {{50, 12, 13, 14},  {7, 40, 60, 33}, {3, 1, 300, 40},
                                       {2, 230, 140, 20}, {1000, 2, 3, 4}, {5, 30, 1, 60}};
   for (size_t s = 0; s < WK_COUNT(shapes); s++) {
-    for (int variant = 0; variant < 4; variant++) {
-      wk__gemm g = product(variant == 3 ? WK__GEMM_F64 : WK__GEMM_F32, shapes[s][1], shapes[s][2], shapes[s][3],
-                           variant == 2, variant == 1);
+    for (int i = 0; i < 8; i++) {
+      int variant = i % 4;
+      wk__gemm_type type = i > 3 ? WK__GEMM_BF16 : variant == 3 ? WK__GEMM_F64 : WK__GEMM_F32;
+      wk__gemm g = product(type, shapes[s][1], shapes[s][2], shapes[s][3], variant == 2, variant == 1);
       g.batch = shapes[s][0];
       if (variant == 1) g.b_batch = 0; /* foldable into one product */
       if (variant == 2) g.a_batch = 0;

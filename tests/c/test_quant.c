@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include "base/base.h"
+#include "cpu/gemm/gemm.h"
+#include "cpu/gemm/gemm_bf16.h"
 #include "cpu/quant/quant.h"
 #include "cpu/quant/quant_kernels.h"
 #include "tensor/tensor.h"
@@ -156,9 +158,11 @@ static void check_row(const wk__packed_weight *w, int64_t m,
                       float (*promised)(const wk__packed_weight *, int64_t, const float *)) {
   float *x = random_floats(m * w->k), *bias = random_floats(w->n), *y = random_floats(m * w->n);
   assert_int_equal(wk__quant_weights(w, m, x, bias, y), WK_OK);
+  float *met = x; /* what the weight meets */
+  for (int64_t p = 0; w->format == WK__QUANT_BF16 && p < m * w->k; p++) met[p] = wk__bf16_to_f32(wk__f32_to_bf16(x[p]));
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = 0; j < w->n; j++) {
-      float wanted = promised(w, j, x + i * w->k) + bias[j];
+      float wanted = promised(w, j, met + i * w->k) + bias[j];
       if (memcmp(&wanted, &y[i * w->n + j], 4) != 0)
         fail_msg("format %d, (%ld, %ld): %a, not %a", w->format, i, j, (double)y[i * w->n + j], (double)wanted);
     }
@@ -268,6 +272,35 @@ static void check_bf16(void) {
     free(data);
   }
 }
+/* More rows: chains of the GEMM, on a CPU that multiplies pairs as on one that does not. */
+static float promised_chains(const wk__packed_weight *w, int64_t row, const float *x) {
+  const uint16_t *values = (const uint16_t *)w->data + row * w->k;
+  float y = 0;
+  for (int64_t k = 0; k < w->k; k += WK__GEMM_K_BLOCK) {
+    float chain = 0;
+    for (int64_t p = k; p < wk__min(k + WK__GEMM_K_BLOCK, w->k); p++)
+      chain = fmaf(x[p], wk__bf16_to_f32(values[p]), chain);
+    y += chain;
+  }
+  return y;
+}
+static void check_many_bf16(void) {
+  for (int64_t m = WK__BF16_FEW_ROWS + 1; m < 60; m += 7) {
+    int64_t n = 1 + m % 40, k = m % 2 ? 96 : 800;
+    uint8_t *data = random_blocks(WK__QUANT_BF16, n * k / 32);
+    check_row(&(wk__packed_weight){WK__QUANT_BF16, n, k, data, NULL, 0}, m, promised_chains);
+    free(data);
+  }
+}
+static void many_rows_of_bf16_are_chains(void **state) {
+  (void)state;
+  for (int without = 0; without < 2; without++) {
+    wk__gemm_without_pairs = without;
+    at_each_level(check_many_bf16);
+  }
+  wk__gemm_without_pairs = false;
+}
+
 static void blocks_keep_the_order(void **state) {
   (void)state;
   at_each_level(check_bf16);
@@ -310,10 +343,10 @@ static void rows_become_bytes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(integers_are_exact),    cmocka_unit_test(convolutions_are_exact),
-      cmocka_unit_test(int8_keeps_the_order),  cmocka_unit_test(int4_keeps_the_order),
-      cmocka_unit_test(blocks_keep_the_order), cmocka_unit_test(a_block_of_q6_k_is_read_as_defined),
-      cmocka_unit_test(rows_become_bytes),
+      cmocka_unit_test(integers_are_exact),           cmocka_unit_test(convolutions_are_exact),
+      cmocka_unit_test(int8_keeps_the_order),         cmocka_unit_test(int4_keeps_the_order),
+      cmocka_unit_test(blocks_keep_the_order),        cmocka_unit_test(a_block_of_q6_k_is_read_as_defined),
+      cmocka_unit_test(many_rows_of_bf16_are_chains), cmocka_unit_test(rows_become_bytes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

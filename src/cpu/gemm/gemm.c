@@ -13,6 +13,7 @@
  * Tests: tests/c/test_gemm.c. */
 #include "cpu/gemm/gemm.h"
 
+#include "cpu/gemm/gemm_bf16.h"
 #include "cpu/gemm/gemm_kernels.h"
 #include "cpu/gemm/gemm_ways.h"
 #include "cpu/gemm/onednn.h"
@@ -92,7 +93,7 @@ static void run_tasks(const gemm_run *r, int64_t count, wk__range_fn *fn, void *
   }
 }
 
-static int64_t k_block(const gemm_run *r, int64_t k) { return wk__min(WK__GEMM_K_BLOCK, r->g.k - k); }
+static int64_t k_block(const gemm_run *r, int64_t k) { return wk__min(r->kernels->k_block, r->g.k - k); }
 
 /* Of the k-block that begins at `k`, for tiles from `column` on: beta counts in the first, the row in the last. */
 static wk__gemm_how how_for(const gemm_run *r, int64_t k, int64_t column) {
@@ -207,7 +208,7 @@ typedef struct strip {
 } strip;
 
 static size_t packed_a_bytes(const gemm_run *r, int64_t rows) {
-  int64_t depth = wk__min(WK__GEMM_K_BLOCK, r->g.k);
+  int64_t depth = wk__min(r->kernels->k_block, r->g.k);
   size_t bytes = (size_t)(rows * depth * r->kernels->size) + WK__GEMM_PACK_SLACK;
   return (bytes + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
 }
@@ -240,7 +241,7 @@ static void run_strip_in_place(const gemm_run *r, int64_t row, int64_t rows, int
   int64_t finished = column;
   for (int64_t j = column; j < end; j += r->shape.columns) {
     int64_t columns = wk__min(r->shape.columns, end - j);
-    for (int64_t k = 0; k < r->g.k; k += WK__GEMM_K_BLOCK) {
+    for (int64_t k = 0; k < r->g.k; k += r->kernels->k_block) {
       int64_t depth = k_block(r, k);
       left a = make_left(r, row, rows, k, depth, NULL);
       panel p = make_panel(r, rows, k, depth, j, columns, slot);
@@ -252,7 +253,7 @@ static void run_strip_in_place(const gemm_run *r, int64_t row, int64_t rows, int
 
 static void run_strip_packed(const gemm_run *r, int64_t row, int64_t rows, int64_t column, int64_t end, char *slot) {
   int64_t finished = column;
-  for (int64_t k = 0; k < r->g.k; k += WK__GEMM_K_BLOCK) {
+  for (int64_t k = 0; k < r->g.k; k += r->kernels->k_block) {
     int64_t depth = k_block(r, k);
     left a = make_left(r, row, rows, k, depth, left_memory(r, slot));
     for (int64_t j = column; j < end; j += r->shape.columns) {
@@ -350,7 +351,7 @@ static int64_t stream_columns(const gemm_run *r) {
 
 static void run_stream_part(const gemm_run *r, int64_t column, char *chains) {
   int64_t c_row = stream_columns(r), columns = wk__min(c_row, r->g.n - column);
-  for (int64_t k = 0; k < r->g.k; k += WK__GEMM_K_BLOCK) {
+  for (int64_t k = 0; k < r->g.k; k += r->kernels->k_block) {
     int64_t depth = k_block(r, k);
     for (int64_t p = 0; p < depth; p += STREAM_DEPTH) {
       extend_chains(r, k + p, wk__min(STREAM_DEPTH, depth - p), column, columns, chains, c_row, p > 0);
@@ -436,7 +437,7 @@ static void block_tasks(void *context, int64_t begin, int64_t end) {
 /* Equal blocks of at most B_BLOCK_BYTES */
 static int64_t block_columns(const gemm_run *r) {
   int64_t width = r->shape.columns;
-  int64_t most = B_BLOCK_BYTES / (width * WK__GEMM_K_BLOCK * r->kernels->size) * width;
+  int64_t most = B_BLOCK_BYTES / (width * r->kernels->k_block * r->kernels->size) * width;
   return wk__ceil_div(wk__ceil_div(r->g.n, wk__ceil_div(r->g.n, most)), width) * width;
 }
 
@@ -461,7 +462,7 @@ static void run_block(block *b) {
 static void run_blocked(const gemm_run *r) {
   int64_t step = block_columns(r);
   for (int64_t j = 0; j < r->g.n; j += step) {
-    for (int64_t k = 0; k < r->g.k; k += WK__GEMM_K_BLOCK) {
+    for (int64_t k = 0; k < r->g.k; k += r->kernels->k_block) {
       block b = {.run = r, .k = k, .depth = k_block(r, k), .rows = block_rows(r)};
       b.column = j, b.columns = wk__min(step, r->g.n - j);
       run_block(&b);
@@ -557,6 +558,7 @@ static wk__gemm_shape choose_shape(const wk__gemm_kernels *kernels, const wk__ge
 
 wk_status wk__gemm_run_in(const wk__gemm *given, wk__gemm_way way) {
   wk__gemm g = simplify(given);
+  if (g.type == WK__GEMM_BF16) return wk__gemm_run_bf16(&g);
   if (way.library && wk__onednn_takes(&g)) return wk__onednn_run(&g);
   double work = flops(&g) * (double)g.batch;
   int64_t threads = work >= PARALLEL_MIN_FLOPS ? wk_get_num_threads() : 1;

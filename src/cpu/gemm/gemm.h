@@ -1,5 +1,5 @@
-/* Matrix products: C = beta C + alpha A B, in float or double, batched, with an epilogue while C is in cache, and
- * operands that are made where they are needed.
+/* Matrix products: C = beta C + alpha A B, in float, double, or bfloat16 with float, batched, with an epilogue while C
+ * is in cache, and operands that are made where they are needed.
  *
  * In: A (m, k) and B (k, n) of any strides, so transposed and broadcast operands cost the caller no copy, or one of
  * them as a function; C (m, n) with contiguous columns. Out: C.
@@ -25,7 +25,13 @@
 
 enum { WK__GEMM_K_BLOCK = 384 };
 
-typedef enum wk__gemm_type { WK__GEMM_F32, WK__GEMM_F64 } wk__gemm_type;
+typedef enum wk__gemm_type {
+  WK__GEMM_F32,
+  WK__GEMM_F64,
+  WK__GEMM_BF16,  /* A and B, which no function makes; C and `row` are float, and sums those of A's and B's floats */
+  WK__GEMM_PAIRS, /* gemm_bf16.c's own */
+  WK__GEMM_TYPES
+} wk__gemm_type;
 
 /* A finished part of one matrix of C: element (row, column) of it is at c. Called once for every element, from any
  * thread, several at a time. */

@@ -42,6 +42,7 @@ typedef struct wk__gemm_shape {
 
 typedef struct wk__gemm_kernels {
   int size;                  /* bytes of an element */
+  int k_block;               /* elements of WK__GEMM_K_BLOCK k */
   int lanes;                 /* elements of a vector */
   wk__gemm_shape wide, tall; /* tiles of more rows than `wide` have no more columns than `tall` */
   wk__gemm_kernel_fn *kernel[WK__GEMM_MAX_ROWS + 1]; /* by the tile's rows */
@@ -49,8 +50,10 @@ typedef struct wk__gemm_kernels {
   wk__gemm_finish_fn *finish;
 } wk__gemm_kernels;
 
-/* By wk__gemm_type. */
-extern const wk__gemm_kernels wk__gemm_kernels_portable[2], wk__gemm_kernels_avx2[2], wk__gemm_kernels_avx512[2];
+/* By wk__gemm_type, and none for BF16; for PAIRS at AVX-512 alone, for a CPU that multiplies pairs of bfloat16: their
+ * elements are such pairs, chains and C are float. */
+extern const wk__gemm_kernels wk__gemm_kernels_portable[WK__GEMM_TYPES], wk__gemm_kernels_avx2[WK__GEMM_TYPES],
+    wk__gemm_kernels_avx512[WK__GEMM_TYPES];
 
 /* The largest tiles of a C, or of a panel of it, of so many columns. */
 static inline wk__gemm_shape wk__gemm_shape_for(const wk__gemm_kernels *kernels, int64_t columns) {

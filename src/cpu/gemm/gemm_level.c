@@ -1,5 +1,5 @@
 /* GEMM micro-kernels and packing for one CPU level; gemm_kernels.h says what they do. The source is gemm_level_body.h,
- * once for float and once for double.
+ * once for float and once for double, and gemm_tile_body.h for the chains of these and of pairs of bfloat16.
  *
  * A tile's accumulators fill the register file: rows x vectors of them, as many vectors of B and one broadcast element
  * of A. */
@@ -50,6 +50,32 @@ enum { ROWS = 4, VECTORS = 1, TALL_ROWS = 4, TALL_VECTORS = 1 }; /* room for wha
 #define TRANSPOSE(r) WK_TRANSPOSE_4(V, r)
 #endif
 #include "cpu/gemm/gemm_level_body.h"
+
+#define CHAIN NAME
+#define STEP OP(fma)
+#define TARGET
+#include "cpu/gemm/gemm_tile_body.h"
+#undef CHAIN
+#undef STEP
+#undef TARGET
+
+/* ---- pairs of bfloat16, with float's C ---- */
+
+#if WK_VECTOR_BYTES == 64
+#define PAIRS __attribute__((target("avx512bf16")))
+PAIRS WK_INLINE vf step_pairs(vf x, vf y, vf chain) {
+  return (vf)_mm512_dpbf16_ps((__m512)chain, (__m512bh)x, (__m512bh)y);
+}
+
+#define CHAIN(name) name##_pairs
+#define STEP step_pairs
+#define TARGET PAIRS
+#include "cpu/gemm/gemm_tile_body.h"
+#undef CHAIN
+#undef STEP
+#undef TARGET
+#endif
+
 #undef T
 #undef V
 #undef LANES
@@ -73,13 +99,20 @@ enum { ROWS = 4, VECTORS = 1, TALL_ROWS = 4, TALL_VECTORS = 1 }; /* room for wha
 #endif
 #include "cpu/gemm/gemm_level_body.h"
 
+#define CHAIN NAME
+#define STEP OP(fma)
+#define TARGET
+#include "cpu/gemm/gemm_tile_body.h"
+
 /* ---- The table ---- */
 
 #define KERNEL_F32(rows, vectors) [rows] = kernel_f32_##rows,
 #define KERNEL_F64(rows, vectors) [rows] = kernel_f64_##rows,
+#define KERNEL_PAIRS(rows, vectors) [rows] = kernel_pairs_##rows,
 
-const wk__gemm_kernels WK_LEVEL_NAME(gemm_kernels)[2] = {
+const wk__gemm_kernels WK_LEVEL_NAME(gemm_kernels)[WK__GEMM_TYPES] = {
     [WK__GEMM_F32] = {.size = sizeof(float),
+                      .k_block = WK__GEMM_K_BLOCK,
                       .lanes = WK_F32_LANES,
                       .wide = {ROWS, VECTORS *WK_F32_LANES},
                       .tall = {TALL_ROWS, TALL_VECTORS *WK_F32_LANES},
@@ -87,10 +120,21 @@ const wk__gemm_kernels WK_LEVEL_NAME(gemm_kernels)[2] = {
                       .pack = pack_f32,
                       .finish = finish_f32},
     [WK__GEMM_F64] = {.size = sizeof(double),
+                      .k_block = WK__GEMM_K_BLOCK,
                       .lanes = WK_F64_LANES,
                       .wide = {ROWS, VECTORS *WK_F64_LANES},
                       .tall = {TALL_ROWS, TALL_VECTORS *WK_F64_LANES},
                       .kernel = {FOR_EACH_ROW_COUNT(KERNEL_F64)},
                       .pack = pack_f64,
                       .finish = finish_f64},
+#if WK_VECTOR_BYTES == 64
+    [WK__GEMM_PAIRS] = {.size = sizeof(float),
+                        .k_block = WK__GEMM_K_BLOCK / 2,
+                        .lanes = WK_F32_LANES,
+                        .wide = {ROWS, VECTORS *WK_F32_LANES},
+                        .tall = {TALL_ROWS, TALL_VECTORS *WK_F32_LANES},
+                        .kernel = {FOR_EACH_ROW_COUNT(KERNEL_PAIRS)},
+                        .pack = pack_f32,
+                        .finish = finish_f32},
+#endif
 };

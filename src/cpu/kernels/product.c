@@ -13,7 +13,7 @@
 
 static wk_value retained(wk_tensor *t) { return wk__v_tensor(wk__retain(t)); }
 
-/* The tensor in a dtype the GEMM takes: itself, or an f32 copy of a small float (f64 of an integer). Owned. */
+/* The tensor in a dtype that the GEMM adds in: itself, or an f32 copy of a small float (f64 of an integer). Owned. */
 static wk_status in_gemm_dtype(wk_tensor *t, wk_value *out) {
   if (t->dtype == WK_FLOAT32 || t->dtype == WK_FLOAT64) {
     *out = retained(t);
@@ -48,9 +48,16 @@ static void make_operand(const matrices *p, wk__gemm *g, wk__gemm_maker *maker) 
 /* NULL for what will be made */
 static const void *data_of(const wk_tensor *t) { return t->storage ? wk__data(t) : NULL; }
 
-/* out, contiguous (batch, m, n), = beta out + alpha a b. */
+static wk__gemm_type type_of(const wk_tensor *t) {
+  if (t->dtype == WK_BFLOAT16) return WK__GEMM_BF16;
+  return t->dtype == WK_FLOAT64 ? WK__GEMM_F64 : WK__GEMM_F32;
+}
+
+/* out, contiguous (batch, m, n), = beta out + alpha a b. a and b are of one of the GEMM's types, out of what that adds
+ * in.
+ */
 static wk_status gemm(const matrices *p, const wk_tensor *a, const wk_tensor *b, wk_tensor *out) {
-  wk__gemm g = {.type = out->dtype == WK_FLOAT64 ? WK__GEMM_F64 : WK__GEMM_F32,
+  wk__gemm g = {.type = type_of(a),
                 .m = p->m,
                 .n = p->n,
                 .k = p->k,
@@ -122,10 +129,15 @@ static wk_status multiply_as_integers(const matrices *p, wk_tensor *a, wk_tensor
   return status;
 }
 
+/* Of a type that the GEMM takes */
+static bool is_gemm_dtype(const wk_tensor *t) {
+  return t->dtype == WK_FLOAT32 || t->dtype == WK_FLOAT64 || t->dtype == WK_BFLOAT16;
+}
+
 /* A matrix that `multiply` may convert with its strides: itself, or a copy (kept in `owned`) of one that has gaps or is
  * broadcast. The GEMM's own types need none. Borrowed; NULL with the error set. */
 static wk_tensor *operand(wk_tensor *t, wk_tensor **owned) {
-  if (t->dtype == WK_FLOAT32 || t->dtype == WK_FLOAT64 || !t->storage || wk__non_overlapping_and_dense(t)) return t;
+  if (is_gemm_dtype(t) || !t->storage || wk__non_overlapping_and_dense(t)) return t;
   wk_value copy = {0}, format = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
   if (wk__compute(WK__OP(clone), (wk_value[]){wk__v_tensor(t), format}, NULL, &copy)) return NULL;
   return *owned = copy.tensor;
@@ -169,10 +181,20 @@ static wk_status multiply_few_bf16(const matrices *p, wk_tensor *a, const wk_ten
   return status;
 }
 
+static wk_status multiply_bf16(const matrices *p, const wk_tensor *a, const wk_tensor *b, wk_tensor *out) {
+  wk_value sums = {0};
+  WK_TRY(in_gemm_dtype(out, &sums));
+  wk_status status = gemm(p, a, b, sums.tensor);
+  if (status == WK_OK) status = wk__copy_into(out, sums.tensor);
+  wk_value_release(&sums);
+  return status;
+}
+
 /* The same for any dtype of `out`; a and b are operands. */
 static wk_status multiply(const matrices *p, wk_tensor *a, wk_tensor *b, wk_tensor *out) {
   if (out->dtype == WK_FLOAT32 || out->dtype == WK_FLOAT64) return gemm(p, a, b, out);
   if (few_of_bf16(p, a, b, out)) return multiply_few_bf16(p, a, b, out);
+  if (out->dtype == WK_BFLOAT16) return multiply_bf16(p, a, b, out);
   wk_value wide_a = {0}, wide_b = {0}, wide_out = {0};
   wk_status status = in_gemm_dtype(a, &wide_a);
   if (status == WK_OK) status = in_gemm_dtype(b, &wide_b);

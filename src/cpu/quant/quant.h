@@ -8,7 +8,8 @@
  * (WK__QUANT_FEW_ROWS, of bfloat16 WK__BF16_FEW_ROWS) in sums that go as those of a reduction: element e of a row to
  * lane e mod 32, chains of fused multiply-adds, the lanes folded in halves. Packed int4 meets them group by group: a
  * chain over the group's ascending k of x (q - 8), then y = scale chain + y and y = zero sum(x) + y, both fused. More
- * rows multiply the weight in float by the GEMM, which is then given it part by part.
+ * rows multiply the weight in float by the GEMM, which is then given it part by part. A weight of bfloat16 meets rows
+ * that are rounded to bfloat16, however many there are.
  *
  * Invariant: the result depends neither on the thread count nor on the CPU level.
  * Tests: tests/c/test_quant.c, tests/python/test_quantize.py. */

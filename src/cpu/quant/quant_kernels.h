@@ -60,8 +60,9 @@ typedef void wk__int4_dot_fn(int panels, int64_t k, int64_t group, const float *
                              const uint8_t *packed, const float *scales, int64_t n, float *y);
 
 /* The same for `columns` rows of bfloat16, of 32 elements or a multiple, and any rows of x: y (rows, columns), its rows
- * y_row apart. x has been arranged, all its rows at once, by `part`. */
+ * y_row apart. x has been rounded to bfloat16 and arranged, all its rows at once, by `part`. */
 typedef void wk__bf16_part_fn(int64_t count, const float *x, float *out);
+typedef void wk__bf16_round_fn(int64_t count, const float *x, uint16_t *out);
 typedef void wk__bf16_dot_fn(int rows, int columns, int64_t k, const float *x, const uint16_t *w, float *y,
                              int64_t y_row);
 
@@ -88,6 +89,7 @@ typedef struct wk__quant_kernels {
   wk__blocks_dot_fn *blocks;
   int bf16_columns;
   wk__bf16_part_fn *bf16_part;
+  wk__bf16_round_fn *bf16_round;
   wk__bf16_dot_fn *bf16;
   wk__block_decode_fn *decode[WK__QUANT_FORMATS]; /* of formats with blocks */
 } wk__quant_kernels;

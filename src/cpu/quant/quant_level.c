@@ -685,13 +685,24 @@ WK_INLINE float fold_parted(vf *v) {
   return both[0] + both[LANES / 2];
 }
 
+/* To bfloat16 and back, as wk__f32_to_bf16 rounds. */
+WK_INLINE vf rounded(vf x) {
+  vu u = (vu)x, nearest = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
+  vu is_nan = (vu)((u & 0x7fffffffu) > 0x7f800000u);
+  return (vf)((is_nan & 0x7fc00000u) | (~is_nan & nearest));
+}
+
+static void bf16_round(int64_t count, const float *x, uint16_t *out) {
+  for (int64_t i = 0; i < count; i++) out[i] = wk__f32_to_bf16(x[i]);
+}
+
 /* Every 2 LANES elements, the even before the odd, as bf16_rows wants x. */
 static void bf16_part(int64_t count, const float *x, float *out) {
   for (int64_t p = 0; p < count; p += (int64_t)2 * LANES) {
     vf even, odd;
     part_pairs(x + p, &even, &odd);
-    vf_store(out + p, even);
-    vf_store(out + p + LANES, odd);
+    vf_store(out + p, rounded(even));
+    vf_store(out + p + LANES, rounded(odd));
   }
 }
 
@@ -885,6 +896,7 @@ const wk__quant_kernels WK_LEVEL_NAME(quant_kernels) = {
     .blocks = blocks_dot,
     .bf16_columns = BF16_COLUMNS,
     .bf16_part = bf16_part,
+    .bf16_round = bf16_round,
     .bf16 = bf16_dot,
     .decode = DECODERS,
 };

@@ -209,6 +209,16 @@ static wk_status multiply_few(const wk__packed_weight *w, int64_t m, const float
 
 /* ---- many rows ---- */
 
+/* Such a weight as it is, and A in its type. */
+static wk_status multiply_bf16(const wk__packed_weight *w, wk__gemm *g) {
+  uint16_t *x = wk__workspace_get(WK__WORKSPACE_KERNEL, (size_t)(g->m * g->k) * sizeof *x);
+  if (!x) return wk_error_category();
+  wk__quant_kernels_get()->bf16_round(g->m * g->k, g->a, x);
+  g->type = WK__GEMM_BF16;
+  g->a = x, g->b = w->data, g->b_row = 1, g->b_column = w->k;
+  return wk__gemm_run(g);
+}
+
 static void make_weight(void *context, int64_t row, int64_t column, int64_t rows, int64_t columns, void *out,
                         int64_t out_row) {
   wk__quant_decode(context, row, column, rows, columns, out, out_row);
@@ -229,7 +239,8 @@ wk_status wk__quant_weights(const wk__packed_weight *w, int64_t m, const float *
                 .c_row = w->n,
                 .alpha = 1,
                 .row = bias,
-                .batch = 1,
-                .make_b = &maker};
+                .batch = 1};
+  if (w->format == WK__QUANT_BF16) return multiply_bf16(w, &g);
+  g.make_b = &maker;
   return wk__gemm_run(&g);
 }
