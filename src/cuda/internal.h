@@ -26,6 +26,8 @@ typedef enum wk__cuda_module {
   WK__CUDA_RANDOM,
   WK__CUDA_ORDER,
   WK__CUDA_CELLS,
+  WK__CUDA_REJECTION,
+  WK__CUDA_SEQUENCES,
   WK__CUDA_MODULES
 } wk__cuda_module;
 
@@ -146,6 +148,9 @@ extern const struct wk__generator_type wk__philox_generator_type;
 int64_t wk__cuda_mask_threads(const wk__cuda_device *device, int64_t n);
 WK_MUST_USE wk_status wk__cuda_take_mask(const wk__cuda_stream *stream, struct wk__generator *generator, int64_t n,
                                          struct wk__cuda_drawn *out);
+/* The same of a launch on the stream; one that is captured takes them at each replay. */
+WK_MUST_USE wk_status wk__cuda_take_drawn(const wk__cuda_stream *stream, struct wk__generator *generator, uint64_t used,
+                                          struct wk__cuda_drawn *out);
 /* Seed and offset of a use of so many words, from which the generator goes on. */
 void wk__cuda_take_words(struct wk__generator *generator, uint64_t used, uint64_t *out_seed, uint64_t *out_offset);
 

@@ -1,7 +1,7 @@
 /* The device's generator (Philox: a seed and an offset, PyTorch's state of 16 bytes), and the rows that draw from it.
  *
  * A call takes the offset and adds the words that one thread may have used. Tensors are filled in the order of
- * addresses; one with gaps through a contiguous one. What is drawn elsewhere (gamma, poisson, ...) is the host's,
+ * addresses; one with gaps through a contiguous one. What is drawn on the host comes
  * from a generator of its kind that this one's state seeds. Tests: tests/cuda/test_random.py. */
 #include "cuda/random.h"
 
@@ -65,17 +65,11 @@ void wk__cuda_take_words(wk__generator *generator, uint64_t used, uint64_t *out_
   pthread_mutex_unlock(&generator->mutex);
 }
 
-/* The same for a launch on the stream; one that is captured takes them at each replay. */
-static wk_status take(const wk__cuda_stream *s, wk__generator *generator, uint64_t used, wk__cuda_drawn *out) {
+wk_status wk__cuda_take_drawn(const wk__cuda_stream *s, wk__generator *generator, uint64_t used, wk__cuda_drawn *out) {
   out->generator = generator;
   out->unit = 1;
   wk__cuda_take_words(generator, s->capture ? 0 : used, &out->seed, &out->offset);
   return s->capture ? wk__cuda_graph_draw(s->capture, generator, used, &out->offset) : WK_OK;
-}
-
-static wk__cuda_drawn drawn_in_fill(void) {
-  return (wk__cuda_drawn){.seed_word = offsetof(wk__cuda_draws, seed) / 8,
-                          .offset_word = offsetof(wk__cuda_draws, offset) / 8};
 }
 
 wk__generator *wk__cuda_host_generator(wk__generator *generator) {
@@ -97,7 +91,8 @@ static int64_t blocks_for(const wk__cuda_device *d, int64_t n) {
 int64_t wk__cuda_mask_threads(const wk__cuda_device *device, int64_t n) { return THREADS * blocks_for(device, n); }
 
 wk_status wk__cuda_take_mask(const wk__cuda_stream *s, wk__generator *generator, int64_t n, wk__cuda_drawn *out) {
-  return take(s, generator, 4 * (uint64_t)((n - 1) / (4 * wk__cuda_mask_threads(s->device, n)) + 1), out);
+  return wk__cuda_take_drawn(s, generator, 4 * (uint64_t)((n - 1) / (4 * wk__cuda_mask_threads(s->device, n)) + 1),
+                             out);
 }
 
 /* `each`: values a draw gives. */
@@ -107,11 +102,11 @@ static wk_status launch(wk__generator *generator, const wk_tensor *out, const ch
   CUfunction function;
   const wk__cuda_address addresses[] = {{offsetof(wk__cuda_draws, out) / 8, f->out},
                                         {offsetof(wk__cuda_draws, p) / 8, f->p}};
-  wk__cuda_drawn drawn = drawn_in_fill();
+  wk__cuda_drawn drawn = WK__CUDA_DRAWN_IN_FILL;
   if (!generator) return wk_error_category();
   if (f->n == 0) return WK_OK;
   int64_t blocks = blocks_for(s->device, f->n), turn = each * THREADS * blocks;
-  WK_TRY(take(s, generator, 4 * (uint64_t)((f->n - 1) / turn + 1), &drawn));
+  WK_TRY(wk__cuda_take_drawn(s, generator, 4 * (uint64_t)((f->n - 1) / turn + 1), &drawn));
   f->seed = drawn.seed, f->offset = drawn.offset;
   WK_TRY(wk__cuda_enter(s->device));
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_RANDOM, kernel, &function));
@@ -295,8 +290,8 @@ static wk_status shuffle_islands(wk__generator *generator, const wk_tensor *keys
   const wk__cuda_address addresses[] = {{offsetof(wk__cuda_draws, out) / 8, f.out},
                                         {offsetof(wk__cuda_draws, p) / 8, f.p}};
   CUfunction function;
-  wk__cuda_drawn drawn = drawn_in_fill();
-  WK_TRY(take(s, generator, (uint64_t)wk__ceil_div(f.n, 4) * 4, &drawn));
+  wk__cuda_drawn drawn = WK__CUDA_DRAWN_IN_FILL;
+  WK_TRY(wk__cuda_take_drawn(s, generator, (uint64_t)wk__ceil_div(f.n, 4) * 4, &drawn));
   f.seed = drawn.seed, f.offset = drawn.offset;
   WK_TRY(wk__cuda_enter(s->device));
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_RANDOM, "kernel_islands", &function));
@@ -355,6 +350,35 @@ wk_status wk__cuda_bernoulli_p(wk__call *c) {
   WK_TRY(check_probability(f.a));
   return fill_tensor(generator_of(c, 2), c->outputs[0], f);
 }
+
+/* Each by its own probability. */
+static wk_status fill_by_tensor(wk__generator *generator, wk_tensor *t, wk_tensor *p) {
+  wk_dtype dtype = t->dtype == WK_FLOAT64 ? WK_FLOAT64 : WK_FLOAT32;
+  p = wk_expand(wk__in_dtype(p, dtype), t->sizes, t->ndim, false);
+  wk_tensor *all = p ? wk_new_empty(p, t->sizes, t->ndim, dtype, NONE) : NULL;
+  if (!all) return wk_error_category();
+  WK_TRY(wk__copy_into(all, p));
+  wk_tensor *made = wk_new_empty(all, t->sizes, t->ndim, (wk_dtype)t->dtype, NONE);
+  if (!made) return wk_error_category();
+  WK_TRY(fill_dense(generator, made,
+                    (wk__cuda_draws){.draw = WK__DRAW_BERNOULLI_P, .p = (uint64_t)(uintptr_t)wk__address(all)}));
+  return wk__copy_into(t, made);
+}
+
+static wk_status bernoulli(wk__call *c) {
+  return fill_by_tensor(generator_of(c, last_argument(c)), c->outputs[0], c->args[0].tensor);
+}
+wk_status wk__cuda_bernoulli(wk__call *c) {
+  WK_TRY(require_float(c->args[0].tensor, "bernoulli_tensor_cuda_p_"));
+  return wk__cuda_in_scope(c, bernoulli);
+}
+
+static wk_status bernoulli_tensor(wk__call *c) {
+  WK_TRY(fill_by_tensor(generator_of(c, last_argument(c)), c->args[0].tensor, c->args[1].tensor));
+  c->results[0] = wk__v_tensor(wk__retain(c->args[0].tensor));
+  return WK_OK;
+}
+wk_status wk__cuda_bernoulli_tensor(wk__call *c) { return wk__cuda_in_scope(c, bernoulli_tensor); }
 
 /* ---- dropout ---- */
 

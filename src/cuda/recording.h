@@ -28,6 +28,11 @@ typedef struct wk__cuda_drawn {
   uint32_t seed_word, offset_word, unit;
 } wk__cuda_drawn;
 
+/* Of a launch that is given a wk__cuda_draws. */
+#define WK__CUDA_DRAWN_IN_FILL                                       \
+  ((wk__cuda_drawn){.seed_word = offsetof(wk__cuda_draws, seed) / 8, \
+                    .offset_word = offsetof(wk__cuda_draws, offset) / 8})
+
 /* A launch, or, without a function, words that go to memory of the device. */
 typedef struct wk__cuda_work {
   CUfunction function;
