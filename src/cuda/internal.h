@@ -21,13 +21,9 @@ typedef struct wk__cuda_bins wk__cuda_bins;
 
 /* Units of the device's code (on_device/). */
 typedef enum wk__cuda_module {
-  WK__CUDA_TIER0,
-  WK__CUDA_GEMM,
-  WK__CUDA_RANDOM,
-  WK__CUDA_ORDER,
-  WK__CUDA_CELLS,
-  WK__CUDA_REJECTION,
-  WK__CUDA_SEQUENCES,
+#define UNIT(number, file) WK__CUDA_##number,
+#include "cuda/units.def"
+#undef UNIT
   WK__CUDA_MODULES
 } wk__cuda_module;
 

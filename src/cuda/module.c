@@ -20,10 +20,10 @@ wk_status wk__cuda_load(const char *ptx, CUmodule *out) {
 
 static wk_status module_of(wk__cuda_device *d, wk__cuda_module number, CUmodule *out) {
   static const char *const texts[] = {
-      [WK__CUDA_TIER0] = wk__cuda_tier0_ptx,        [WK__CUDA_GEMM] = wk__cuda_gemm_ptx,
-      [WK__CUDA_RANDOM] = wk__cuda_random_ptx,      [WK__CUDA_ORDER] = wk__cuda_order_ptx,
-      [WK__CUDA_CELLS] = wk__cuda_cells_ptx,        [WK__CUDA_REJECTION] = wk__cuda_rejection_ptx,
-      [WK__CUDA_SEQUENCES] = wk__cuda_sequences_ptx};
+#define UNIT(number, file) [WK__CUDA_##number] = wk__cuda_##file##_ptx,
+#include "cuda/units.def"
+#undef UNIT
+  };
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   wk_status status = WK_OK;
   *out = atomic_load_explicit(&d->modules[number], memory_order_acquire);

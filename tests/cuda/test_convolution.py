@@ -15,6 +15,10 @@ KINDS = {
     "dilation": ((2, 4, 11, 9), (3, 4, 3, 2), {"dilation": (2, 3), "padding": (2, 1)}),
     "groups": ((2, 6, 7, 7), (8, 3, 3, 3), {"groups": 2, "padding": 1}),
     "depthwise": ((2, 8, 6, 6), (8, 1, 3, 3), {"groups": 8, "padding": 1}),
+    "depthwise, whole planes": ((3, 5, 14, 14), (5, 1, 7, 7), {"groups": 5, "padding": 3}),
+    "depthwise, tiles": ((2, 2, 21, 268), (2, 1, 5, 5), {"groups": 2, "padding": (2, 0), "stride": 2}),
+    "depthwise, large stride": ((2, 3, 10, 9), (3, 1, 3, 3), {"groups": 3, "padding": 1, "stride": 3}),
+    "depthwise, two a channel": ((2, 3, 6, 6), (6, 1, 3, 3), {"groups": 3, "padding": 1}),
     "one by one": ((2, 16, 5, 5), (8, 16, 1, 1), {}),
     "line": ((2, 4, 17), (6, 2, 5), {"groups": 2, "stride": 2}),
     "volume": ((1, 2, 5, 6, 4), (3, 2, 2, 3, 2), {"padding": (1, 0, 1), "stride": (1, 2, 1)}),
@@ -25,6 +29,8 @@ TRANSPOSED = {
     "dilation": ((2, 4, 4, 4), (4, 2, 3, 3), {"dilation": 2, "padding": 3}),
     "groups": ((2, 6, 4, 4), (6, 2, 3, 3), {"groups": 3, "stride": 2}),
     "line": ((2, 4, 7), (4, 2, 5), {"stride": 3}),
+    "depthwise": ((2, 4, 7, 6), (4, 1, 5, 5), {"groups": 4, "stride": 2, "padding": 2, "output_padding": 1}),
+    "depthwise, padding": ((2, 4, 9, 9), (4, 1, 3, 3), {"groups": 4, "padding": 4}),
 }
 CASES = [(name, False) for name in KINDS] + [(name, True) for name in TRANSPOSED]
 

@@ -9,6 +9,8 @@
 #define SHARED __attribute__((address_space(3)))
 /* tools/device_code.py makes entries of functions with these names. */
 #define KERNEL(name) __attribute__((noinline, used)) void kernel_##name
+/* Blocks of so many threads, of which so many are to fit a multiprocessor: of the kernels whose names match. */
+#define LAUNCH_BOUNDS(names, threads, blocks) _Static_assert(true, names)
 #define INLINE static inline __attribute__((always_inline, unused))
 
 INLINE int thread_index(void) { return __nvvm_read_ptx_sreg_tid_x(); }
