@@ -1,5 +1,5 @@
 /* Counting, and drawing by weights, as other operators of the device: bincount, histc, repeat_interleave of counts,
- * sums and means of scatter_reduce, multinomial where each category is drawn once.
+ * sums and means of scatter_reduce, multinomial.
  *
  * What is wrong with the arguments is found here and said by the CPU's kernel, which gets them then, and so does what
  * is rare. Tests: tests/cuda/test_counts.py, tests/device/. */
@@ -122,16 +122,36 @@ static wk_status are_weights(wk_tensor *p, bool *out) {
   return WK_OK;
 }
 
+/* Each sample is the category in whose part of the sum a uniform draw lies. */
+static wk_tensor *with_replacement(wk_tensor *p, const wk_tensor *out, void *generator) {
+  int last = p->ndim - 1;
+  wk_tensor *ends = wk_cumsum(wk__in_dtype(p, WK_FLOAT64), last, WK_DTYPE_NONE);
+  wk_tensor *all = ends ? wk_narrow(ends, last, wk_int_sub(p->sizes[last], wk_int_of(1)), wk_int_of(1)) : NULL;
+  wk_tensor *u = all ? wk_new_empty(ends, out->sizes, out->ndim, WK_FLOAT64, NONE) : NULL;
+  if (u) u = wk_uniform_(u, 0, 1, generator);
+  if (u) u = wk_contiguous(wk_mul(u, all), NULL);
+  if (!u) return NULL;
+  wk_value args[] = {wk__v_tensor(ends), wk__v_tensor(u), wk__v_bool(false), wk__v_bool(true), NONE};
+  wk_tensor *found = wk__call_tensor(WK__OP(_searchsorted), args);
+  args[1] = wk__v_tensor(wk_contiguous(all, NULL)), args[3] = wk__v_bool(false);
+  wk_tensor *most = found ? wk__call_tensor(WK__OP(_searchsorted), args) : NULL; /* a product that was rounded up */
+  return most ? wk_minimum(found, most) : NULL;
+}
+
 /* The categories whose weight over an exponential draw is the largest, as PyTorch draws them. */
 static wk_status multinomial(wk__call *c) {
   WK__ARGS(multinomial);
   wk_tensor *p = c->args[A_self].tensor, *out = c->outputs[0], *first[2] = {NULL};
   int64_t count = wk__arg_int(c, A_num_samples);
   bool fine = false;
-  if (!wk__numel(out) || (wk__arg_bool(c, A_replacement) && count != 1)) return wk__cuda_run_kernel_on_host(c);
+  if (!wk__numel(out)) return wk__cuda_run_kernel_on_host(c);
   WK_TRY(are_weights(p, &fine));
   if (!fine) return wk__cuda_run_kernel_on_host(c);
   void *generator = c->args[A_generator].tag == WK_VALUE_GENERATOR ? c->args[A_generator].generator : NULL;
+  if (wk__arg_bool(c, A_replacement) && count != 1) {
+    wk_tensor *samples = with_replacement(p, out, generator);
+    return samples ? wk__copy_into(out, samples) : wk_error_category();
+  }
   wk_tensor *q = wk_new_empty(p, p->sizes, p->ndim, (wk_dtype)p->dtype, NONE);
   if (q) q = wk_exponential_(q, 1, generator);
   if (q) q = wk_div(p, q);

@@ -179,9 +179,17 @@ static bool is_urgent(const wk__binding *b) {
   return wk__shape_length(b) > LONGEST || wk__shape_count(b, 0, b->p + b->r) > MOST;
 }
 
+/* A graph runs what it has captured as long as it lives. */
+static kernel *compile_now(kernel *k) {
+  withdraw(k);
+  if (atomic_load(&k->state) == ASKED) compile_and_publish(k);
+  return atomic_load(&k->state) == READY ? k : NULL;
+}
+
 /* The kernel when it is there; else it is asked for by its second use, or waited for. */
-static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, wk__cuda_device *d, const wk__binding *b,
+static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, const wk__cuda_stream *s, const wk__binding *b,
                           const wk__ptx_shape *shape) {
+  wk__cuda_device *d = s->device;
   kernel *k = find(native, d, shape);
   if (!k && !(k = add(native, nest, d, shape))) {
     wk_error_clear();
@@ -190,6 +198,7 @@ static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, wk__cud
   int state = atomic_load_explicit(&k->state, memory_order_acquire);
   if (state == READY) return k;
   if (state == NONE) return NULL;
+  if (WK_UNLIKELY(s->capture != NULL)) return compile_now(k);
   int uses = atomic_fetch_add(&k->uses, 1);
   if (uses == 0 && (wanted_tier() == TIER_NATIVE || is_urgent(b))) {
     compile_and_publish(k);
@@ -362,13 +371,13 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
   *out_done = false;
   if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
   if (!wk__shape_of(nest, s->device, b, &shape)) return WK_OK;
-  const kernel *k = kernel_for(native, nest, s->device, b, &shape);
+  const kernel *k = kernel_for(native, nest, s, b, &shape);
   if (!k) return WK_OK;
   const kernel *whole = NULL;
   if (shape.mode == WK__PTX_PARTS || shape.mode == WK__PTX_COLUMN_PARTS) {
     shape.mode = shape.mode == WK__PTX_PARTS ? WK__PTX_WHOLE : WK__PTX_COLUMN_WHOLE;
     if (shape.mode == WK__PTX_COLUMN_WHOLE) shape.warps = WK__REDUCE_LANES;
-    whole = kernel_for(native, nest, s->device, b, &shape);
+    whole = kernel_for(native, nest, s, b, &shape);
     if (!whole) return WK_OK;
   }
   *out_done = true;
@@ -478,7 +487,7 @@ wk_status wk__cuda_together_add(wk__cuda_together *together, wk__cuda_native *na
   if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
   if (!wk__shape_of(nest, s->device, b, &shape) || shape.mode != WK__PTX_POINTWISE) return WK_OK;
   shape.together = 1;
-  const kernel *k = kernel_for(native, nest, s->device, b, &shape);
+  const kernel *k = kernel_for(native, nest, s, b, &shape);
   int64_t blocks = k ? grid_of(k, b).blocks : 0;
   if (!k || blocks > WK__CUDA_TABLE_BLOCKS) return WK_OK;
   table *t = table_of(together, k, s);

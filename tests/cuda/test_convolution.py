@@ -118,7 +118,9 @@ print("done")
 """
 
 
-@pytest.mark.skipif(bool(os.environ.get("WICK_LIBCUDA")), reason="cuDNN needs a GPU: this is the emulator of its driver")
+@pytest.mark.skipif(
+    bool(os.environ.get("WICK_LIBCUDA")), reason="cuDNN needs a GPU: this is the emulator of its driver"
+)
 def test_by_cudnn():
     """All kinds by the library, the same bits each time; TF32 as its switch says."""
     env = {k: v for k, v in os.environ.items() if k != "WICK_CUDNN"}
