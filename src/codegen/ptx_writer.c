@@ -288,7 +288,8 @@ static void write_head(ptx_writer *w, wk__string *text, const char *provenance) 
                strcmp(wk__ptx_functions[m].table, wk__ptx_functions[n].table ? wk__ptx_functions[n].table : "") == 0;
     if (w->tables >> n & 1 && !again) wk__string_append(text, wk__ptx_functions[n].table);
   }
-  if (w->out->states && shares_memory(w)) wk__string_append(text, ".extern .shared .align 8 .b8 states[];\n");
+  if ((w->out->states || w->shape->kept) && shares_memory(w))
+    wk__string_append(text, ".extern .shared .align 8 .b8 states[];\n");
   if (ptx_is_tiles(w)) /* rows of a tile with room for two elements more, at least 8 bytes */
     wk__string_printf(text, ".shared .align 8 .b8 tile[%d];\n", WK__PTX_TILE * (WK__PTX_TILE + 4) * 8);
   wk__string_printf(text, ".visible .entry wick(.param .align 8 .b8 args[%d])\n.maxntid %d, 1, 1\n{\n",

@@ -59,7 +59,7 @@ static wk_status compile(kernel *k) {
   if (status == WK_OK && wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "%s", written->text);
   if (status == WK_OK) status = wk__cuda_enter(k->device);
   if (status == WK_OK) status = load(k, written->text);
-  if (status == WK_OK && written->states)
+  if (status == WK_OK && (written->states || k->shape.kept))
     status = WK__CUDA(cuFuncSetAttribute, k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                       k->device->shared_most);
   if (status == WK_OK) k->args = wk__alloc((size_t)(written->arg_count + 1) * sizeof *k->args);
@@ -233,6 +233,16 @@ static int64_t count_of(const kernel *k, const wk__binding *b) {
   return rows / (k->shape.mode == WK__PTX_POINTWISE ? k->shape.each : 1);
 }
 
+/* Behind the chunks' states. */
+static int64_t states_bytes(const kernel *k, const wk__binding *b) {
+  return wk__ceil_div(8 * k->states * wk__shape_chunks(b), 16) * 16;
+}
+static int64_t kept_at(const kernel *k, const wk__binding *b, int access) {
+  int64_t at = 0;
+  (void)wk__shape_kept_bytes(k->nest, b, &k->shape, access, &at);
+  return states_bytes(k, b) + at;
+}
+
 static int64_t value_of(const kernel *k, const wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
                         const wk__ptx_arg *arg, void *scratch) {
   bool access = arg->a < b->access_count;
@@ -258,6 +268,8 @@ static int64_t value_of(const kernel *k, const wk__cuda_stream *s, const wk__bin
       return wk__shape_length(b);
     case WK__PTX_SCRATCH:
       return (int64_t)(uintptr_t)scratch;
+    case WK__PTX_KEPT:
+      return kept_at(k, b, arg->a);
     default:
       return (int64_t)(uintptr_t)s->faults;
   }
@@ -286,7 +298,8 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
       return (grid){count, LANES * LANES, 0};
     default:
       if (warps == 1) return (grid){wk__ceil_div(count * LANES, THREADS), THREADS, 0};
-      return (grid){count, LANES * warps, k->shape.mode == WK__PTX_ROWS ? word * LANES : word * wk__shape_chunks(b)};
+      if (k->shape.mode == WK__PTX_ROWS) return (grid){count, LANES * warps, word * LANES};
+      return (grid){count, LANES * warps, states_bytes(k, b) + wk__shape_kept_bytes(k->nest, b, &k->shape, -1, NULL)};
   }
 }
 

@@ -150,6 +150,28 @@ check("in parts, several operands", lambda x, y, z: (x * y - z).sum(0), torch.ra
 check("in parts, beside others", lambda x, y, r: ((x * y - r).sum(0) * r + 1), torch.randn(600, 70), torch.randn(600, 1), torch.randn(70))
 """
 
+KEPT = """
+def grad(f):
+    def go(x, *more):
+        x = x.detach().requires_grad_()
+        y = f(x, *more)
+        return torch.autograd.grad((y * torch.arange(y.numel(), device=y.device).reshape(y.shape)).sum(), x)
+    return go
+for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+    for length in (20_011, 20_480) if dtype != torch.float64 else (17_000,):
+        x = torch.randn(2, length).to(dtype)
+        check(f"log_softmax {dtype} {length}", lambda x: x.log_softmax(1), x)
+        check(f"its gradient {dtype} {length}", grad(lambda x: x.log_softmax(1)), x)
+x = torch.randn(2, 20_011)
+check("of words", lambda x: ((x > 0).any(1), x.to(torch.int32).softmax(1, dtype=torch.float32), (x * 9).to(torch.int8).float().var(1)), x)
+check("a part of a row", lambda x: x[:, 7:20_000].softmax(1), x)
+check("strided", lambda x: x.t().contiguous().t().softmax(1), x[:, :17_000])
+check("norms", lambda x, a, b: (F.layer_norm(x, (20_011,), a, b), F.rms_norm(x, (20_011,), a)), x, x[0], x[1])
+logits, target = torch.randn(3, 50_304).bfloat16(), torch.tensor([3, 50_303, -100])
+check("cross entropy", lambda x, t: F.cross_entropy(x, t), logits, target)
+check("its gradient", grad(lambda x, t: F.cross_entropy(x, t, reduction="none")), logits, target)
+"""
+
 TILES = """
 for dtype in (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool):
     for sizes in ((40, 70), (8, 9)):
@@ -178,6 +200,25 @@ def test_bits_are_the_cpus(part, tier):
     run(part, tier)
 
 
-@pytest.mark.parametrize("part", [LONG_ROWS, LONG_COLUMNS, TILES], ids=["rows", "columns", "tiles"])
+@pytest.mark.parametrize("part", [LONG_ROWS, LONG_COLUMNS, TILES, KEPT], ids=["rows", "columns", "tiles", "kept"])
 def test_bits_of_long_ones_are_the_cpus(part):
     run(part, "1")
+
+
+def test_long_rows_are_read_once():
+    """What several phases read of a row stays in shared memory, where it fits: one load of it is from memory."""
+    program = """
+import wick as torch
+x = torch.randn(2, 20_480, device="cuda")
+x.softmax(1)
+x.double().repeat(1, 3).softmax(1)  # more than there is
+"""
+    env = {**os.environ, "WICK_CUDA_TIER": "1", "WICK_LOGS": "kernel"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=600, check=False
+    )
+    kernels = [k for k in done.stderr.split(".version") if "fma.rn" in k and "CHUNK" in k]
+    assert len(kernels) == 2, done.stderr[-2000:]
+    kept, again = kernels
+    assert "%kept" in kept and kept.count("ld.global") == 32  # a step of 32 elements a lane
+    assert "%kept" not in again and again.count("ld.global") == 3 * 32
