@@ -16,12 +16,14 @@
  *   column parts, column whole: the same for rows that lie side by side: a block has 8 lanes of a chunk of 32 rows, a
  * warp each, and leaves the lanes' states; then it is as in columns.
  *
+ *   scans:     a thread has a row, or a chunk of it after scan parts, which leave what chunks come to.
+ *
  *   tiles:     pointwise, where some of what is loaded has its neighbours along another loop than the innermost: a
  * block has 32 x 32 elements of the two, and such loads go along their own loop, through shared memory.
  *
  * Lanes and chunks are those of a reduction's order (loop/loop.h), and functions are taken from the source of the
- * interpreter, so the bits are tier 0's and the CPU's. Scans, and additions to memory of small types, are left to tier
- * 0. Tests: tests/cuda/test_ptx.py, tests/device/. */
+ * interpreter, so the bits are tier 0's and the CPU's. Several scans, or one beside reductions, and additions to memory
+ * of small types are left to tier 0. Tests: tests/cuda/test_ptx.py, tests/device/. */
 #ifndef WICK_CODEGEN_PTX_H
 #define WICK_CODEGEN_PTX_H
 
@@ -38,6 +40,8 @@ typedef enum wk__ptx_mode {
   WK__PTX_COLUMN_PARTS,
   WK__PTX_COLUMN_WHOLE,
   WK__PTX_TILES,
+  WK__PTX_SCANS,
+  WK__PTX_SCAN_PARTS,
 } wk__ptx_mode;
 enum { WK__PTX_TILE = 32, WK__PTX_TILE_WARPS = 8 }; /* elements of a tile's side; a warp has each 8th of its rows */
 enum { WK__PTX_COLUMN_CHUNKS = 64 };                /* of a column at most */
@@ -47,7 +51,7 @@ enum { WK__PTX_STILL, WK__PTX_ONE, WK__PTX_STRIDED }; /* how a walker moves with
 /* All of it is the key that a kernel is found by: no padding. */
 typedef struct wk__ptx_shape {
   uint8_t mode, p, r, each;
-  uint8_t warps;      /* tiles: the other loop */
+  uint8_t warps;      /* tiles: the other loop; scans: 2 where rows have several chunks */
   uint8_t capability; /* of the device: 90 */
   uint8_t wide;       /* positions need 64 bits */
   uint8_t walkers;
@@ -107,6 +111,9 @@ WK_MUST_USE wk_status wk__ptx_write(const wk__nest *nest, const wk__ptx_shape *s
  * that is the first to. */
 enum { WK__PTX_MOST_KEPT = 16 };
 uint16_t wk__ptx_read_again(const wk__nest *nest, uint8_t out_first[WK__PTX_MOST_KEPT]);
+
+/* A nest of one scan and what goes with its elements. */
+bool wk__ptx_is_scanned(const wk__nest *nest);
 
 /* A nest that parts can do: its elements are gone through, and stored, in the first phase alone. */
 bool wk__ptx_is_reduced_once(const wk__nest *nest);

@@ -3,7 +3,7 @@
  * Every walker has a 64-bit register %w<number>: of an access the address of the thread's first element, of an index
  * expression or a bound its value there; long rows have %s<number> for the step at hand. What moves with the element is
  * an offset of the instruction where the stride is known. */
-#include "codegen/ptx_internal.h"
+#include "codegen/ptx_rows.h"
 
 #include <stdio.h>
 
@@ -22,7 +22,7 @@ static bool by_lanes(const ptx_writer *w) { return w->shape->mode != WK__PTX_POI
 static bool is_short(const ptx_writer *w) { return w->shape->mode == WK__PTX_SHORT_ROWS; }
 
 int ptx_distance(const ptx_writer *w) {
-  return is_short(w) ? 1 : by_lanes(w) ? 32 : ptx_is_tiles(w) ? WK__PTX_TILE_WARPS : 1;
+  return is_short(w) || ptx_is_scans(w) ? 1 : by_lanes(w) ? 32 : ptx_is_tiles(w) ? WK__PTX_TILE_WARPS : 1;
 }
 /* The loop that elements go along; of several reduction loops the last one. */
 static int element_loop(const ptx_writer *w) { return by_lanes(w) ? w->shape->p + w->shape->r - 1 : ptx_inner_loop(w); }

@@ -2,13 +2,13 @@
  * them. Test: tests/cuda/test_ptx.py. */
 #include "codegen/ptx_rows.h"
 
-static void guard_elements(ptx_writer *w) {
+void ptx_guard_elements(ptx_writer *w) {
   reg_name length = ptx_load_arg(w, WK__PTX_LENGTH, 0, 0);
   for (int k = 0; k < w->shape->each; k++) {
     if (!ptx_guard(w, k).text[0]) continue;
     reg_name at = ptx_new(w, "b64");
     ptx_line(w, ".reg .pred %%in%d;", k);
-    ptx_line(w, "add.s64 %s, %%e, %d;", at.text, 32 * k);
+    ptx_line(w, "add.s64 %s, %%e, %d;", at.text, ptx_distance(w) * k);
     ptx_line(w, "setp.lt.u64 %%in%d, %s, %s;", k, at.text, length.text);
     if (ptx_is_columns(w)) ptx_line(w, "and.pred %%in%d, %%in%d, %%live;", k, k);
   }
@@ -52,7 +52,7 @@ static void write_rows(ptx_writer *w) {
     ptx_line(w, "add.s64 %%e, %%e, %s;", part.text);
   }
   ptx_prepare(w);
-  guard_elements(w);
+  ptx_guard_elements(w);
   for (int phase = 0, count = ptx_phases(w); phase < count; phase++) {
     ptx_emit_rows(w, phase);
     for (int v = 1; v < (int)w->nest->instr_count; v++) {
@@ -109,7 +109,7 @@ static bool stores_elements(const ptx_writer *w, int phase) {
 static void write_step(ptx_writer *w, int phase, folds *f) {
   for (int v = 1; v < (int)w->nest->instr_count; v++)
     if (w->varies[v]) w->emitted[v] = false;
-  guard_elements(w);
+  ptx_guard_elements(w);
   ptx_prepare_step(w);
   for (int n = 0; n < f->count; n++) ptx_emit_with_needs(w, f->v[n]);
   for (int n = 0; n < f->count; n++) ptx_take_elements(w, f->v[n], &f->s[n]);
@@ -538,6 +538,8 @@ void ptx_write_rows(ptx_writer *w) {
                                                     [WK__PTX_PARTS] = write_parts,
                                                     [WK__PTX_WHOLE] = write_whole,
                                                     [WK__PTX_COLUMN_PARTS] = write_column_parts,
-                                                    [WK__PTX_COLUMN_WHOLE] = write_column_whole};
+                                                    [WK__PTX_COLUMN_WHOLE] = write_column_whole,
+                                                    [WK__PTX_SCANS] = ptx_write_scans,
+                                                    [WK__PTX_SCAN_PARTS] = ptx_write_scan_parts};
   writers[w->shape->mode](w);
 }

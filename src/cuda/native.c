@@ -223,9 +223,11 @@ int64_t wk__cuda_param_bits(wk__scalar number, int lane) {
   return u.bits;
 }
 
+static bool is_scan(const kernel *k) { return k->shape.mode == WK__PTX_SCANS || k->shape.mode == WK__PTX_SCAN_PARTS; }
+
 static int64_t count_of(const kernel *k, const wk__binding *b) {
   int64_t rows = wk__shape_count(b, 0, b->p);
-  if (k->shape.mode == WK__PTX_PARTS) return rows * wk__shape_chunks(b);
+  if (k->shape.mode == WK__PTX_PARTS || is_scan(k)) return rows * wk__shape_chunks(b);
   if (k->shape.mode == WK__PTX_TILES) {
     int64_t width = b->size[b->p - 1], height = b->size[k->shape.warps];
     return rows / (width * height) * wk__ceil_div(width, WK__PTX_TILE) * wk__ceil_div(height, WK__PTX_TILE);
@@ -280,7 +282,7 @@ typedef struct grid {
 } grid;
 
 static grid grid_of(const kernel *k, const wk__binding *b) {
-  enum { THREADS = 256, LANES = WK__REDUCE_LANES };
+  enum { THREADS = 256, LANES = WK__REDUCE_LANES, SCAN_THREADS = 64 /* few rows go to many multiprocessors */ };
   int64_t count = count_of(k, b), warps = k->shape.warps, word = 8 * k->states;
   switch (k->shape.mode) {
     case WK__PTX_POINTWISE:
@@ -294,6 +296,9 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
       return (grid){wk__ceil_div(count, LANES), LANES * LANES, word * LANES * (LANES + wk__shape_chunks(b))};
     case WK__PTX_TILES:
       return (grid){count, THREADS, 0};
+    case WK__PTX_SCANS:
+    case WK__PTX_SCAN_PARTS:
+      return (grid){wk__ceil_div(count, SCAN_THREADS), SCAN_THREADS, 0};
     case WK__PTX_WHOLE:
       return (grid){count, LANES * LANES, 0};
     default:
@@ -312,6 +317,8 @@ static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__bindi
                                       [WK__PTX_PARTS] = "parts",
                                       [WK__PTX_WHOLE] = "whole",
                                       [WK__PTX_TILES] = "tiles",
+                                      [WK__PTX_SCANS] = "scans",
+                                      [WK__PTX_SCAN_PARTS] = "scan parts",
                                       [WK__PTX_COLUMN_PARTS] = "column parts",
                                       [WK__PTX_COLUMN_WHOLE] = "column whole"};
   char mode[64], name[WK__CUDA_NAME_BYTES];
@@ -368,7 +375,8 @@ static wk_status give_parts(const kernel *parts, const kernel *whole, wk__cuda_s
 
 /* An index into a dim without elements leads nowhere, and what does not fit into a grid or shared memory is rare. */
 static bool is_taken(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, const wk__launch *launch) {
-  bool fits = wk__shape_chunks(b) * 64 <= d->shared_most || wk__shape_goes_in_parts(nest, d, b);
+  bool fits =
+      wk__shape_chunks(b) * 64 <= d->shared_most || wk__shape_goes_in_parts(nest, d, b) || wk__ptx_is_scanned(nest);
   if (wk__shape_count(b, 0, b->p) > (int64_t)INT32_MAX * 4 || !fits) return false;
   for (int a = 0; a < b->access_count; a++) {
     const wk__access *access = &nest->accesses[a];
@@ -387,8 +395,10 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
   const kernel *k = kernel_for(native, nest, s, b, &shape);
   if (!k) return WK_OK;
   const kernel *whole = NULL;
-  if (shape.mode == WK__PTX_PARTS || shape.mode == WK__PTX_COLUMN_PARTS) {
-    shape.mode = shape.mode == WK__PTX_PARTS ? WK__PTX_WHOLE : WK__PTX_COLUMN_WHOLE;
+  if (shape.mode == WK__PTX_PARTS || shape.mode == WK__PTX_COLUMN_PARTS || shape.mode == WK__PTX_SCAN_PARTS) {
+    shape.mode = shape.mode == WK__PTX_PARTS        ? WK__PTX_WHOLE
+                 : shape.mode == WK__PTX_SCAN_PARTS ? WK__PTX_SCANS
+                                                    : WK__PTX_COLUMN_WHOLE;
     if (shape.mode == WK__PTX_COLUMN_WHOLE) shape.warps = WK__REDUCE_LANES;
     whole = kernel_for(native, nest, s, b, &shape);
     if (!whole) return WK_OK;

@@ -93,9 +93,19 @@ static void keep_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__
   }
 }
 
+static void set_scan(const wk__nest *nest, const wk__binding *b, wk__ptx_shape *s) {
+  s->warps = wk__shape_chunks(b) > 1 ? 2 : 1;
+  s->mode = s->warps > 1 ? WK__PTX_SCAN_PARTS : WK__PTX_SCANS;
+  s->each = nest->instr_count <= 24 && b->r == 1 ? 8 : LARGE_STEP;
+}
+
 static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
   int64_t rounds = wk__ceil_div(wk__shape_length(b), WK__REDUCE_LANES), most = most_rounds(nest);
   if (rounds == 0) return false;
+  if (wk__ptx_is_scanned(nest)) {
+    set_scan(nest, b, s);
+    return true;
+  }
   s->mode = WK__PTX_ROWS;
   s->warps = (uint8_t)wk__min(wk__ceil_div(rounds, most), MOST_WARPS);
   s->each = (uint8_t)wk__min(wk__ceil_div(rounds, s->warps), WK__PTX_MAX_EACH);
@@ -135,6 +145,7 @@ static int tile_loop_of(const wk__nest *nest, const wk__binding *b) {
 static bool is_whole(const wk__binding *b, const wk__ptx_shape *s) {
   int64_t step = WK__REDUCE_LANES * s->each, length = wk__shape_length(b);
   if (s->mode == WK__PTX_SHORT_ROWS) return true;
+  if (s->mode == WK__PTX_SCANS || s->mode == WK__PTX_SCAN_PARTS) return length % s->each == 0;
   if (s->mode == WK__PTX_ROWS) return length == step * s->warps;
   bool chunks = s->mode == WK__PTX_LONG_ROWS || s->mode == WK__PTX_PARTS;
   return chunks && length % step == 0 && WK__REDUCE_CHUNK % step == 0;

@@ -172,6 +172,19 @@ check("cross entropy", lambda x, t: F.cross_entropy(x, t), logits, target)
 check("its gradient", grad(lambda x, t: F.cross_entropy(x, t, reduction="none")), logits, target)
 """
 
+SCANS = """
+for length in (1, 7, 8, 100, 4096, 4097, 12_288):
+    x = torch.randn(3, length)
+    check(f"cumsum {length}", lambda x: (x.cumsum(1), x.t().cumsum(0), x.t().contiguous().cumsum(0)), x)
+    check(f"cumprod {length}", lambda x: (1 + x / 100).cumprod(1), x)
+for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool):
+    check(f"{dtype}", lambda x: x.cumsum(1), (torch.randn(3, 5000) * 3).to(dtype))
+check("one row", lambda x: x.cumsum(0), torch.randn(20_000))
+check("in the middle", lambda x: x.cumsum(1), torch.randn(4, 50, 6))
+fused = torch.compile(lambda x, r: ((x.exp() * r).cumsum(1) * 3 + x, x * 2))
+check("beside others", lambda x, r: [fused(x, r) for _ in range(3)][-1], torch.randn(4, 5000), torch.randn(4, 1))
+"""
+
 TILES = """
 for dtype in (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool):
     for sizes in ((40, 70), (8, 9)):
@@ -200,7 +213,9 @@ def test_bits_are_the_cpus(part, tier):
     run(part, tier)
 
 
-@pytest.mark.parametrize("part", [LONG_ROWS, LONG_COLUMNS, TILES, KEPT], ids=["rows", "columns", "tiles", "kept"])
+@pytest.mark.parametrize(
+    "part", [LONG_ROWS, LONG_COLUMNS, TILES, KEPT, SCANS], ids=["rows", "columns", "tiles", "kept", "scans"]
+)
 def test_bits_of_long_ones_are_the_cpus(part):
     run(part, "1")
 
@@ -222,3 +237,16 @@ x.double().repeat(1, 3).softmax(1)  # more than there is
     kept, again = kernels
     assert "%kept" in kept and kept.count("ld.global") == 32  # a step of 32 elements a lane
     assert "%kept" not in again and again.count("ld.global") == 3 * 32
+
+
+def test_scans_are_not_interpreted():
+    program = """
+import wick as torch
+for x in torch.randn(5, 100, device="cuda"), torch.randn(5, 9000, device="cuda"):
+    x.cumsum(1), x.cumprod(1)
+"""
+    env = {**os.environ, "WICK_CUDA_TIER": "1", "WICK_LOGS": "kernel_times"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert "scans" in done.stderr and "scan parts" in done.stderr and "interpreted" not in done.stderr, done.stderr
