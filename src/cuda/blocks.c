@@ -172,11 +172,12 @@ block *wk__cuda_block_map(wk__cuda_device *d, wk__cuda_bins *bins, int64_t bytes
 }
 
 void wk__cuda_blocks_collect(wk__cuda_memory *m, wk__cuda_bins *bins) {
+  for (block *b = m->last; b; b = b->before) /* all of them first: neighbours join, and are idle if both are */
+    if (b->is_free && !b->bins->pool) b->is_idle = true;
   for (block *b = m->last; b; b = b->before) {
     if (!b->is_free || b->bins->pool) continue;
     wk__cuda_block_take_out(b);
     b->bins = bins;
-    b->is_idle = true;
     b = put_back(m, b);
   }
 }

@@ -176,7 +176,7 @@ static void collect_idle(wk__cuda_stream *s) {
   wk__cuda_memory *m = s->device->memory;
   if (wk__cuda_captures() || wk__cuda.cuCtxSynchronize()) return;
   pthread_mutex_lock(&m->lock);
-  wk__cuda_blocks_collect(m, s->bins);
+  wk__cuda_blocks_collect(m, s->device->default_stream->bins);
   pthread_mutex_unlock(&m->lock);
 }
 

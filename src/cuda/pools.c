@@ -91,13 +91,13 @@ wk__cuda_pool *wk__cuda_pool_get(int index, int64_t id) {
 int64_t wk__cuda_pool_id(const wk__cuda_pool *pool) { return pool->id; }
 int64_t wk__cuda_pool_uses(const wk__cuda_pool *pool) { return pool->uses; }
 
-/* Under the lock. */
+/* Under the lock; the device has been waited for. */
 static void dissolve(wk__cuda_memory *m, wk__cuda_pool *pool) {
   for (block *b = m->last; b; b = b->before) {
     if (b->bins->pool != pool) continue;
     bool is_free = b->is_free;
     if (is_free) wk__cuda_block_take_out(b);
-    b->bins = b->bins->stream->bins;
+    b->bins = is_free ? pool->device->default_stream->bins : b->bins->stream->bins;
     if (is_free) b = wk__cuda_block_put_back(m, b);
   }
   wk__cuda_pool **at = &m->pools;

@@ -224,6 +224,20 @@ def test_memory_is_the_graphs_until_it_goes():
     assert torch.cuda.memory_allocated() == before
 
 
+def test_graphs_take_the_memory_of_those_before():
+    x = randn(1 << 16)
+    reserved = []
+    for _ in range(6):
+        g, y = captured(lambda: (x + 1) * 2)
+        g.replay()
+        z = randn(1 << 16)
+        assert torch.equal(y, (x + 1) * 2) and z.is_cuda
+        reserved.append(torch.cuda.memory_reserved())
+        del g, y, z
+        gc.collect()
+    assert reserved[-1] == reserved[1]
+
+
 def test_pinned_memory_is_the_graphs_too():
     x, p, g = torch.zeros(16, device=CUDA), torch.full((16,), 1.0).pin_memory(), torch.cuda.CUDAGraph()
     with torch.cuda.graph(g):
