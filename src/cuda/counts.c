@@ -1,5 +1,5 @@
 /* Counting, and drawing by weights, as other operators of the device: bincount, histc, repeat_interleave of counts,
- * sums and means of scatter_reduce, multinomial.
+ * multinomial.
  *
  * What is wrong with the arguments is found here and said by the CPU's kernel, which gets them then, and so does what
  * is rare. Tests: tests/cuda/test_counts.py, tests/device/. */
@@ -161,46 +161,9 @@ static wk_status multinomial(wk__call *c) {
   return first[1] ? wk__copy_into(out, first[1]) : wk_error_category();
 }
 
-/* ---- scatter_reduce ---- */
-
-static wk_tensor *divided(wk_tensor *sums, wk_tensor *counts, bool with_self) {
-  if (with_self) counts = wk_add_Scalar(counts, wk__v_int(1), wk__v_int(1));
-  if (counts && !with_self) counts = wk_clamp_min(counts, wk__v_int(1));
-  return counts ? wk_div_Tensor_mode(sums, counts, wk_dtype_is_floating((wk_dtype)sums->dtype) ? NULL : "floor") : NULL;
-}
-
-static wk_status scatter_sum(wk__call *c, bool mean) {
-  WK__ARGS(scatter_reduce_two);
-  wk_tensor *self = c->args[A_self].tensor, *index = c->args[A_index].tensor, *src = c->args[A_src].tensor;
-  wk_dtype dtype = (wk_dtype)wk__dtypes[self->dtype].compute;
-  int64_t dim = wk__arg_int(c, A_dim);
-  bool with_self = wk__arg_bool(c, A_include_self);
-  wk_tensor *t = wk__in_dtype(self, dtype);
-  if (t && !with_self) t = wk_scatter_value(t, dim, index, wk__v_int(0));
-  src = wk__in_dtype(src, dtype);
-  if (t && src) t = wk_scatter_add(t, dim, index, src);
-  if (!t || !src) return wk_error_category();
-  if (mean) {
-    wk_tensor *none = wk_new_zeros(t, t->sizes, t->ndim, dtype, NONE);
-    wk_tensor *ones = wk_new_ones(t, src->sizes, src->ndim, dtype, NONE);
-    wk_tensor *counts = none && ones ? wk_scatter_add(none, dim, index, ones) : NULL;
-    t = counts ? divided(t, counts, with_self) : NULL;
-  }
-  return t ? wk__copy_into(c->outputs[0], t) : wk_error_category();
-}
-static wk_status sums(wk__call *c) { return scatter_sum(c, false); }
-static wk_status means(wk__call *c) { return scatter_sum(c, true); }
-
 /* ---- the rows ---- */
 
 wk_status wk__cuda_bincount(wk__call *c) { return wk__cuda_in_scope(c, bincount); }
 wk_status wk__cuda_histc(wk__call *c) { return wk__cuda_in_scope(c, histc); }
 wk_status wk__cuda_repeat_places(wk__call *c) { return wk__cuda_in_scope(c, repeat_places); }
 wk_status wk__cuda_multinomial(wk__call *c) { return wk__cuda_in_scope(c, multinomial); }
-/* Extremes and products, and truths, are the host's. */
-wk_status wk__cuda_scatter_reduce(wk__call *c) {
-  const char *reduce = c->args[WK__ARG(scatter_reduce_two, reduce)].string;
-  bool sum = strcmp(reduce, "sum") == 0, mean = strcmp(reduce, "mean") == 0;
-  if (!(sum || mean) || c->outputs[0]->dtype == WK_BOOL) return wk__cuda_run_kernel_on_host(c);
-  return wk__cuda_in_scope(c, sum ? sums : means);
-}

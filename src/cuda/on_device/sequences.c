@@ -4,15 +4,10 @@
  * In: a wk__cuda_bags, a wk__cuda_ctc. Tests: tests/cuda/test_sequences.py. */
 #include "cuda/sequences.h"
 
-#include "codegen/kernel_abi.h"
+#include "cuda/on_device/faults.h"
 #include "cuda/on_device/values.h"
 
 /* ---- bags ---- */
-
-typedef struct faults {
-  int32_t bits, dim;
-  int64_t index, size;
-} faults;
 
 static SHARED int64_t counted; /* rows of the bag; -1: an index is out of range */
 
@@ -23,9 +18,7 @@ INLINE void check_bag(const wk__cuda_bags *j, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end && counted >= 0; i++) {
       counted += indices[i] != j->padding;
       if (indices[i] >= 0 && indices[i] < j->rows) continue;
-      faults *f = (faults *)j->faults;
-      f->index = indices[i], f->size = j->rows, f->dim = 0;
-      f->bits |= WK__KERNEL_INDEX_FAULT;
+      note_index((faults *)j->faults, indices[i], j->rows, 0);
       counted = -1;
     }
   }
