@@ -7,7 +7,7 @@
  *     grad_weight (O, C T)  = grad (O, N P) columns' (N P, C T)        over the images together
  *
  * and a transposed convolution, which the gradient of an input is too, is the convolution by the weight turned round of
- * the input with zeros between its elements. In: one to three dims, any strides; integers are the host's. Out: sums in
+ * the input with zeros between its elements. In: one to three dims, any strides; integers as int64s. Out: sums in
  * the order of the products. Tests: tests/device/, tests/cuda/test_convolution.py. */
 #include "cuda/cuda.h"
 #include "cuda/cudnn.h"
@@ -226,7 +226,7 @@ static wk_status provided(const operands *given, const conv *c, const int64_t *p
   operands o = *given;
   wk_tensor **result = o.result == WK__CUDNN_Y ? &o.y : o.result == WK__CUDNN_X ? &o.x : &o.w, *wanted = *result;
   *out_done = false;
-  if (is_large(o.x) || is_large(o.w) || is_large(o.y)) return WK_OK;
+  if (is_large(o.x) || is_large(o.w) || is_large(o.y) || wk__cuda_float_type(o.x) < 0) return WK_OK;
   bool by_channel = c->groups > 1 && c->groups == wk__size(o.x, 1); /* in planes: several times faster so */
   bool last = c->dims == 2 && !by_channel && wk__has_channels_last(o.result == WK__CUDNN_W ? o.x : wanted);
   wk__cudnn_convolution kind = kind_of(&o, c, padding, last);
@@ -342,10 +342,29 @@ static wk_status backward_weight(wk__call *call) {
 
 /* ==================================================== the rows =================================================== */
 
-static wk_status on_device(wk__call *c, wk__kernel_fn *fn) {
-  const wk_tensor *out = c->outputs[0];
-  if (!wk_dtype_is_floating((wk_dtype)out->dtype) || wk__itemsize(out) < 2) return wk__cuda_run_kernel_on_host(c);
-  return wk__numel(out) ? wk__cuda_in_scope(c, fn) : WK_OK;
+/* Integers, in int64. */
+static wk_status forward_whole(wk__call *call) {
+  WK__ARGS(convolution);
+  static const int widened[] = {A_input, A_weight, A_bias};
+  wk_value args[WK__MAX_ARGS];
+  wk_tensor *out = call->outputs[0], *made = wk_new_empty(out, out->sizes, out->ndim, WK_INT64, (wk_value){0});
+  wk__call whole = *call;
+  if (!made) return wk_error_category();
+  memcpy(args, call->args, (size_t)call->op->schema.parameter_count * sizeof *args);
+  for (size_t i = 0; i < WK_COUNT(widened); i++) {
+    wk_value *v = &args[widened[i]];
+    if (v->tag == WK_VALUE_TENSOR && !(v->tensor = wk__in_dtype(v->tensor, WK_INT64))) return wk_error_category();
+  }
+  whole.args = args, whole.outputs = &made;
+  WK_TRY(forward(&whole));
+  return wk__copy_into(out, made);
 }
-wk_status wk__cuda_convolution(wk__call *c) { return on_device(c, forward); }
-wk_status wk__cuda_convolution_backward_weight(wk__call *c) { return on_device(c, backward_weight); }
+
+static wk_status on_device(wk__call *c, wk__kernel_fn *of_floats, wk__kernel_fn *of_integers) {
+  const wk_tensor *out = c->outputs[0];
+  bool whole = of_integers && wk__cuda_is_whole(out);
+  if (!whole && wk__cuda_float_type(out) < 0) return wk__cuda_run_kernel_on_host(c);
+  return wk__numel(out) ? wk__cuda_in_scope(c, whole ? of_integers : of_floats) : WK_OK;
+}
+wk_status wk__cuda_convolution(wk__call *c) { return on_device(c, forward, forward_whole); }
+wk_status wk__cuda_convolution_backward_weight(wk__call *c) { return on_device(c, backward_weight, NULL); }

@@ -33,17 +33,13 @@ static wk_status result(wk__call *c, wk_tensor *t) {
 
 /* ---- bincount ---- */
 
-static bool is_whole(const wk_tensor *t) {
-  return t->dtype != WK_BOOL && !wk_dtype_is_floating((wk_dtype)t->dtype) && !wk_dtype_is_complex((wk_dtype)t->dtype) &&
-         !wk__dtype_is_word(t->dtype);
-}
-
 static wk_status bincount(wk__call *c) {
   WK__ARGS(bincount);
   wk_tensor *t = c->args[A_self].tensor, *weights = wk__arg_tensor(c, A_weights);
   int64_t least = wk__arg_int(c, A_minlength);
   bool fits = !weights || (weights->ndim == 1 && wk__numel(weights) == wk__numel(t));
-  if (!is_whole(t) || t->ndim != 1 || !wk__numel(t) || least < 0 || !fits) return wk__cuda_run_kernel_on_host(c);
+  if (!wk__cuda_is_whole(t) || t->ndim != 1 || !wk__numel(t) || least < 0 || !fits)
+    return wk__cuda_run_kernel_on_host(c);
   double low, high;
   WK_TRY(range_of(t, &low, &high));
   if (low < 0) return wk__cuda_run_kernel_on_host(c);

@@ -130,3 +130,34 @@ def test_by_cudnn():
     if done.stdout.strip() == "none":
         pytest.skip("no cuDNN")
     assert done.stdout.strip() == "done"
+
+
+@pytest.mark.filterwarnings("error:.*will fall back.*")
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_integers(dtype):
+    torch.manual_seed(0)
+    x, w, b = (torch.randint(0, 90, size).to(dtype) for size in ((3, 4, 7, 6), (6, 2, 3, 2), (6,)))
+    for f in (
+        lambda x, w, b: F.conv2d(x, w, b, groups=2, padding=1, stride=(2, 1)),
+        lambda x, w, b: F.conv1d(x[:, :, 0], w[:, :, 0], groups=2),
+    ):
+        expected, found = f(x, w, b), f(x.cuda(), w.cuda(), b.cuda())
+        assert found.dtype == dtype and torch.equal(found.cpu(), expected)
+
+
+@pytest.mark.filterwarnings("error:.*will fall back.*")
+def test_dilated_and_transposed_integers():
+    x, w = torch.arange(48).reshape(1, 2, 6, 4), torch.arange(12).reshape(1, 2, 3, 2)
+    expected = F.conv2d(x, w, dilation=2)
+    assert torch.equal(F.conv2d(x.cuda(), w.cuda(), dilation=2).cpu(), expected)
+    expected = F.conv_transpose2d(x[:, :1], w, stride=2)
+    assert torch.equal(F.conv_transpose2d(x[:, :1].cuda(), w.cuda(), stride=2).cpu(), expected)
+
+
+def test_integers_that_pytorch_has_no_kernel_for():
+    x, w = torch.arange(48).reshape(1, 2, 6, 4).int(), torch.arange(12).reshape(1, 2, 3, 2).int()
+    for device in "cpu", "cuda":
+        with pytest.raises(NotImplementedError, match="not implemented for 'Int'"):
+            F.conv2d(x.to(device), w.to(device), dilation=2)
+        with pytest.raises(NotImplementedError, match="not implemented for 'Int'"):
+            F.conv_transpose2d(x.to(device)[:, :1], w.to(device))
