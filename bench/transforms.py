@@ -1,4 +1,4 @@
-"""Gradients of each example by vmap(grad), and Fourier transforms, against PyTorch's:
+"""Gradients of each example by vmap(grad), Fourier transforms and linear algebra, against PyTorch's:
 
     python bench/transforms.py [--threads 1] [--rounds 15] [--pairs 5] [--torch PYTHON_WITH_TORCH] [--only mlp fft_1m]
 
@@ -20,7 +20,15 @@ SIGNALS = {  # sizes of complex64 that are transformed along the last dim
     "fft_prime_10007": (10007,),
     "fft_prime_1000003": (1000003,),
 }
-CASES = ("mlp", "cnn", *SIGNALS)
+MATRICES = {"512": (512, 512), "64x8": (64, 8, 8)}
+FUNCTIONS = ("svd", "eigh", "qr", "solve", "cholesky", "inv", "det")
+FACTORISATIONS = {
+    f"{function}_{size}_{bits}": (function, size, bits)
+    for size in MATRICES
+    for bits in ("f32", "f64")
+    for function in FUNCTIONS
+}
+CASES = ("mlp", "cnn", *SIGNALS, *FACTORISATIONS)
 
 
 def make(torch, name):
@@ -35,8 +43,22 @@ def make(torch, name):
     return model, torch.randn(64, 1, 28, 28)
 
 
+def make_factorisation(torch, function, size, bits):
+    x = torch.randn(MATRICES[size], dtype=torch.float64 if bits == "f64" else torch.float32)
+    n = x.shape[-1]
+    if function in ("eigh", "cholesky"):
+        x = x @ x.mT / n + torch.eye(n, dtype=x.dtype)
+    run = getattr(torch.linalg, function)
+    if function == "solve":
+        right = torch.randn_like(x)
+        return lambda: run(x, right)
+    return lambda: run(x)
+
+
 def make_call(torch, library, name):
     """What is timed, without arguments."""
+    if name in FACTORISATIONS:
+        return make_factorisation(torch, *FACTORISATIONS[name])
     if name in SIGNALS:
         signal = torch.complex(torch.randn(SIGNALS[name]), torch.randn(SIGNALS[name]))
         return lambda: torch.fft.fft(signal)

@@ -31,6 +31,7 @@ def compiler():
 
 # Functions that generated kernels take over stand alone: all that they call is in them.
 ALONE = ["-O2", "-mllvm", "-inline-threshold=100000"]
+BOUNDS = re.compile(r'^LAUNCH_BOUNDS\("(.*)", (\d+), (\d+)\)', re.MULTILINE)
 FUNCTION = re.compile(r"\.visible \.func[^;{]*?\) function_\w+\([^)]*\)\n\{.*?\n\}\n", re.DOTALL)
 
 
@@ -43,6 +44,9 @@ def ptx_of(source):
         tables = [line for line in text.splitlines() if line.startswith(".global")]
         text = "\n".join([*tables, *FUNCTION.findall(text)])
     text = re.sub(r"\.visible \.func (kernel_\w+)", r".visible .entry \1", text)
+    for names, threads, blocks in BOUNDS.findall(source.read_text()):
+        bounds = f".maxntid {threads}, 1, 1\n.minnctapersm {blocks}\n{{"
+        text = re.sub(rf"(\.visible \.entry kernel_{names}\([^)]*\)\n)\{{", rf"\1{bounds}", text)
     return "\n".join(line.rstrip() for line in text.splitlines() if line.strip()) + "\n"
 
 

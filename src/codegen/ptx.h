@@ -8,19 +8,22 @@
  *   short rows: a thread has a row of `each` elements, at most 16, in registers, and folds them as 32 lanes would.
  *   rows:      `warps` warps have a row of one chunk in registers, 32 `each` elements a warp; lane l of a warp has
  * elements l, l + 32, ... of its part. What the elements of a lane come to goes on from warp to warp. long rows:
- * `warps` warps have a row, a chunk each in turns, in steps of 32 `each` elements; every phase reads it again. One
+ * `warps` warps have a row, a chunk each in turns, in steps of 32 `each` elements; every phase reads it again, what is
+ * `kept` from shared memory, where the same thread has put it. One
  * warp: the row is one chunk. columns:   a block has 32 neighbouring rows, thread (lane, column) the lane's elements:
  * for rows that lie side by side. parts:     a warp has a chunk of a row, and leaves what it comes to in memory; then
  *   whole:     a block has a row's chunks. For few long rows that are reduced once and not gone through again.
  *   column parts, column whole: the same for rows that lie side by side: a block has 8 lanes of a chunk of 32 rows, a
  * warp each, and leaves the lanes' states; then it is as in columns.
  *
+ *   scans:     a thread has a row, or a chunk of it after scan parts, which leave what chunks come to.
+ *
  *   tiles:     pointwise, where some of what is loaded has its neighbours along another loop than the innermost: a
  * block has 32 x 32 elements of the two, and such loads go along their own loop, through shared memory.
  *
  * Lanes and chunks are those of a reduction's order (loop/loop.h), and functions are taken from the source of the
- * interpreter, so the bits are tier 0's and the CPU's. Scans, and additions to memory of small types, are left to tier
- * 0. Tests: tests/cuda/test_ptx.py, tests/device/. */
+ * interpreter, so the bits are tier 0's and the CPU's. Several scans, or one beside reductions, and additions to memory
+ * of small types are left to tier 0. Tests: tests/cuda/test_ptx.py, tests/device/. */
 #ifndef WICK_CODEGEN_PTX_H
 #define WICK_CODEGEN_PTX_H
 
@@ -37,6 +40,8 @@ typedef enum wk__ptx_mode {
   WK__PTX_COLUMN_PARTS,
   WK__PTX_COLUMN_WHOLE,
   WK__PTX_TILES,
+  WK__PTX_SCANS,
+  WK__PTX_SCAN_PARTS,
 } wk__ptx_mode;
 enum { WK__PTX_TILE = 32, WK__PTX_TILE_WARPS = 8 }; /* elements of a tile's side; a warp has each 8th of its rows */
 enum { WK__PTX_COLUMN_CHUNKS = 64 };                /* of a column at most */
@@ -46,12 +51,13 @@ enum { WK__PTX_STILL, WK__PTX_ONE, WK__PTX_STRIDED }; /* how a walker moves with
 /* All of it is the key that a kernel is found by: no padding. */
 typedef struct wk__ptx_shape {
   uint8_t mode, p, r, each;
-  uint8_t warps;      /* tiles: the other loop */
+  uint8_t warps;      /* tiles: the other loop; scans: 2 where rows have several chunks */
   uint8_t capability; /* of the device: 90 */
   uint8_t wide;       /* positions need 64 bits */
   uint8_t walkers;
-  uint8_t together;                /* pointwise: several launches in one, whose arguments are a table */
-  uint8_t whole;                   /* rows and their parts: no element of a step is beyond the last */
+  uint8_t together; /* pointwise: several launches in one, whose arguments are a table */
+  uint8_t whole;    /* rows and their parts: no element of a step is beyond the last */
+  uint16_t kept;    /* long rows: accesses (bits) whose elements stay in shared memory for later phases */
   uint16_t moves[WK__MAX_WALKERS]; /* by walker: two bits a loop */
 } wk__ptx_shape;
 static inline int wk__ptx_move(const wk__ptx_shape *s, int walker, int loop) {
@@ -80,6 +86,7 @@ typedef enum wk__ptx_arg_kind {
   WK__PTX_LENGTH,   /* elements of a row */
   WK__PTX_FAULTS,   /* where faults are noted */
   WK__PTX_SCRATCH,  /* parts, whole: memory for the chunks' states */
+  WK__PTX_KEPT,     /* of access a: where its row begins in shared memory, in bytes */
 } wk__ptx_arg_kind;
 typedef struct wk__ptx_arg {
   uint8_t kind;
@@ -99,6 +106,14 @@ typedef struct wk__ptx_kernel {
 /* WK_UNSUPPORTED: it is tier 0's. The entry's name is "wick". `provenance` becomes a comment, or NULL. */
 WK_MUST_USE wk_status wk__ptx_write(const wk__nest *nest, const wk__ptx_shape *shape, const char *provenance,
                                     wk__ptx_kernel *out);
+
+/* Accesses (bits) of the nest's first ones whose elements more than one phase loads; out_first: by access, the phase
+ * that is the first to. */
+enum { WK__PTX_MOST_KEPT = 16 };
+uint16_t wk__ptx_read_again(const wk__nest *nest, uint8_t out_first[WK__PTX_MOST_KEPT]);
+
+/* A nest of one scan and what goes with its elements. */
+bool wk__ptx_is_scanned(const wk__nest *nest);
 
 /* A nest that parts can do: its elements are gone through, and stored, in the first phase alone. */
 bool wk__ptx_is_reduced_once(const wk__nest *nest);

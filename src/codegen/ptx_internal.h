@@ -17,8 +17,9 @@ typedef struct ptx_writer {
   int unique;        /* for names */
   int phase;         /* prefix of registers in long rows, where phases compute values again */
   const char *guard; /* the predicate "element k is there", or NULL: all are; with %d for k */
-  bool scratch;      /* states are in the scratch memory, else shared */
-  bool whole;        /* all elements of the step are there: none is guarded */
+  uint8_t kept_by[WK__PTX_MOST_KEPT]; /* by access that is kept: the phase that puts it there */
+  bool scratch;                       /* states are in the scratch memory, else shared */
+  bool whole;                         /* all elements of the step are there: none is guarded */
   bool unsupported;
 } ptx_writer;
 

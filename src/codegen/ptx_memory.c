@@ -3,7 +3,7 @@
  * Every walker has a 64-bit register %w<number>: of an access the address of the thread's first element, of an index
  * expression or a bound its value there; long rows have %s<number> for the step at hand. What moves with the element is
  * an offset of the instruction where the stride is known. */
-#include "codegen/ptx_internal.h"
+#include "codegen/ptx_rows.h"
 
 #include <stdio.h>
 
@@ -22,7 +22,7 @@ static bool by_lanes(const ptx_writer *w) { return w->shape->mode != WK__PTX_POI
 static bool is_short(const ptx_writer *w) { return w->shape->mode == WK__PTX_SHORT_ROWS; }
 
 int ptx_distance(const ptx_writer *w) {
-  return is_short(w) ? 1 : by_lanes(w) ? 32 : ptx_is_tiles(w) ? WK__PTX_TILE_WARPS : 1;
+  return is_short(w) || ptx_is_scans(w) ? 1 : by_lanes(w) ? 32 : ptx_is_tiles(w) ? WK__PTX_TILE_WARPS : 1;
 }
 /* The loop that elements go along; of several reduction loops the last one. */
 static int element_loop(const ptx_writer *w) { return by_lanes(w) ? w->shape->p + w->shape->r - 1 : ptx_inner_loop(w); }
@@ -537,6 +537,33 @@ static void load_across(ptx_writer *w, int v, const wk__instr *i, int dtype) {
   }
 }
 
+/* Elements that later phases load as well: from memory into shared memory by the first, from there by all. */
+static void load_kept(ptx_writer *w, int v, const wk__instr *i, int dtype) {
+  int item = item_of(w, i->extra), each = w->shape->each;
+  const char *type = item == 8 ? "b64" : item == 4 ? "b32" : item == 2 ? "b16" : "u8";
+  reg_name own = ptx_new(w, "b32"), raw[WK__PTX_MAX_EACH];
+  bool first = w->kept_by[i->extra] == w->phase;
+  ptx_line(w, "cvt.u32.u64 %s, %%e;", own.text);
+  ptx_line(w, "mad.lo.u32 %s, %s, %d, %%kept%d;", own.text, own.text, item, i->extra);
+  for (int k = 0; k < each && first; k++) {
+    place at = address_of(w, i, k);
+    raw[k] = ptx_new(w, item == 8 ? "b64" : item == 4 ? "b32" : "b16");
+    ptx_line(w, "%sld.global.%s %s, [%s+%d];", ptx_guard(w, k).text, type, raw[k].text, at.reg.text, at.offset);
+  }
+  for (int k = 0; k < each && first; k++)
+    ptx_line(w, "%sst.shared.%s [%s+%d], %s;", ptx_guard(w, k).text, type, own.text, 32 * k * item, raw[k].text);
+  for (int k = 0; k < each; k++) {
+    reg_name guard = ptx_guard(w, k), out = ptx_value(w, v, k);
+    if (guard.text[0] && i->dtype != WK_BOOL)
+      ptx_line(w, "mov.%s %s, %s;", ptx_type(i->dtype), out.text, zero_of(i->dtype));
+    load_from(w, "shared", dtype, out.text, (place){own, 32 * k * item}, guard.text);
+  }
+}
+
+static bool is_kept(const ptx_writer *w, int v, const wk__instr *i) {
+  return w->varies[v] && i->extra < WK__PTX_MOST_KEPT && w->shape->kept >> i->extra & 1;
+}
+
 static bool keeps_numbers(int dtype) { return wk__dtypes[dtype].compute == dtype; }
 
 void ptx_load(ptx_writer *w, int v) {
@@ -549,6 +576,10 @@ void ptx_load(ptx_writer *w, int v) {
   }
   if (i->op == WK__LOOP_load && ptx_lies_across(w, i->extra)) {
     load_across(w, v, i, dtype);
+    return;
+  }
+  if (i->op == WK__LOOP_load && is_kept(w, v, i)) {
+    load_kept(w, v, i, dtype);
     return;
   }
   if (i->op == WK__LOOP_masked_load && !keeps_numbers(dtype)) {

@@ -365,7 +365,8 @@ void ptx_operation(ptx_writer *w, int v, int k) {
 /* ---- reductions ---- */
 
 void ptx_combine(ptx_writer *w, int op, int compute, const char *to, const char *a, const char *b) {
-  bool sum = op == WK__LOOP_reduce_sum, product = op == WK__LOOP_reduce_prod;
+  bool sum = op == WK__LOOP_reduce_sum || op == WK__LOOP_scan_sum;
+  bool product = op == WK__LOOP_reduce_prod || op == WK__LOOP_scan_prod;
   if (compute == WK_BOOL)
     bool_operation(w, op == WK__LOOP_reduce_max ? WK__LOOP_bit_or : WK__LOOP_bit_and, to, a, b);
   else if (sum || product)
@@ -390,7 +391,8 @@ reg_name ptx_better(ptx_writer *w, int op, int compute, const char *a, const cha
 
 void ptx_identity(ptx_writer *w, int op, int compute, const char *to) {
   bool max = op == WK__LOOP_reduce_max || op == WK__LOOP_reduce_argmax,
-       min = op == WK__LOOP_reduce_min || op == WK__LOOP_reduce_argmin, one = op == WK__LOOP_reduce_prod;
+       min = op == WK__LOOP_reduce_min || op == WK__LOOP_reduce_argmin,
+       one = op == WK__LOOP_reduce_prod || op == WK__LOOP_scan_prod;
   if (compute == WK_BOOL) ptx_line(w, "setp.ne.u32 %s, %d, 0;", to, min || one);
   if (compute == WK_INT64)
     ptx_line(w, "mov.b64 %s, %s;", to, max ? "0x8000000000000000" : min ? "0x7fffffffffffffff" : one ? "1" : "0");

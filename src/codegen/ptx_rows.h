@@ -6,6 +6,9 @@
 #include "codegen/ptx_internal.h"
 
 static inline bool ptx_has_rows(const ptx_writer *w) { return w->shape->mode != WK__PTX_POINTWISE && !ptx_is_tiles(w); }
+static inline bool ptx_is_scans(const ptx_writer *w) {
+  return w->shape->mode == WK__PTX_SCANS || w->shape->mode == WK__PTX_SCAN_PARTS;
+}
 static inline bool ptx_is_columns(const ptx_writer *w) {
   int mode = w->shape->mode;
   return mode == WK__PTX_COLUMNS || mode == WK__PTX_COLUMN_PARTS || mode == WK__PTX_COLUMN_WHOLE;
@@ -50,8 +53,15 @@ void ptx_emit_with_needs(ptx_writer *w, int v);
 void ptx_emit_rows(ptx_writer *w, int phase);
 void ptx_emit_element_stores(ptx_writer *w, int phase);
 
+/* ---- ptx_scans.c ---- */
+
+void ptx_scan_step(ptx_writer *w, int v); /* what a scan gives for all elements of a step */
+void ptx_write_scans(ptx_writer *w);
+void ptx_write_scan_parts(ptx_writer *w);
+
 /* ---- ptx_rows.c: a kernel of the shape's mode, which is none of pointwise and tiles ---- */
 
 void ptx_write_rows(ptx_writer *w);
+void ptx_guard_elements(ptx_writer *w); /* %in<k>: which of a step's elements are there */
 
 #endif

@@ -111,6 +111,8 @@ void ptx_emit(ptx_writer *w, int v) {
       reg_name at = ptx_number_at(w, walker_of(w, v), k);
       ptx_line(w, "mov.b64 %s, %s;", ptx_value(w, v, k).text, at.text);
     }
+  } else if (wk__loop_is_scan(i->op)) {
+    ptx_scan_step(w, v);
   } else {
     for (int k = 0; k < count; k++) ptx_operation(w, v, k);
   }
@@ -178,7 +180,7 @@ static void write_pointwise(ptx_writer *w) {
 /* ---- the module ---- */
 
 static bool is_blocks(const ptx_writer *w) {
-  return w->shape->mode == WK__PTX_WHOLE || (!ptx_is_columns(w) && w->shape->warps > 1);
+  return w->shape->mode == WK__PTX_WHOLE || (!ptx_is_columns(w) && !ptx_is_scans(w) && w->shape->warps > 1);
 }
 
 /* Which rows, chunk and lanes of the order a block has: %block becomes that of the rows. */
@@ -251,7 +253,7 @@ static void write_beginning(ptx_writer *w) {
     ptx_line(w, "mul.wide.u32 %%row, %%block, %%threads;");
     ptx_line(w, "cvt.u64.u32 %%thread64, %%thread;");
     ptx_line(w, "add.s64 %%row, %%row, %%thread64;");
-    bool alone = w->shape->mode == WK__PTX_SHORT_ROWS;
+    bool alone = w->shape->mode == WK__PTX_SHORT_ROWS || ptx_is_scans(w);
     if (ptx_has_rows(w) && !alone) ptx_line(w, "shr.u64 %%row, %%row, 5;");
     ptx_line(w, "setp.eq.u32 %%first, %s, 0;", alone ? "0" : "%lane32");
     ptx_line(w, "mov.u32 %%warp, 0;"); /* each has its row alone */
@@ -288,7 +290,8 @@ static void write_head(ptx_writer *w, wk__string *text, const char *provenance) 
                strcmp(wk__ptx_functions[m].table, wk__ptx_functions[n].table ? wk__ptx_functions[n].table : "") == 0;
     if (w->tables >> n & 1 && !again) wk__string_append(text, wk__ptx_functions[n].table);
   }
-  if (w->out->states && shares_memory(w)) wk__string_append(text, ".extern .shared .align 8 .b8 states[];\n");
+  if ((w->out->states || w->shape->kept) && shares_memory(w))
+    wk__string_append(text, ".extern .shared .align 8 .b8 states[];\n");
   if (ptx_is_tiles(w)) /* rows of a tile with room for two elements more, at least 8 bytes */
     wk__string_printf(text, ".shared .align 8 .b8 tile[%d];\n", WK__PTX_TILE * (WK__PTX_TILE + 4) * 8);
   wk__string_printf(text, ".visible .entry wick(.param .align 8 .b8 args[%d])\n.maxntid %d, 1, 1\n{\n",
@@ -296,9 +299,10 @@ static void write_head(ptx_writer *w, wk__string *text, const char *provenance) 
                     most_threads(w));
 }
 
-static bool is_written(const wk__nest *nest) {
+static bool is_written(const wk__nest *nest, const wk__ptx_shape *shape) {
+  bool scans = shape->mode == WK__PTX_SCANS || shape->mode == WK__PTX_SCAN_PARTS;
   for (int v = 1; v < (int)nest->instr_count; v++)
-    if (wk__loop_is_scan(nest->instrs[v].op)) return false;
+    if (wk__loop_is_scan(nest->instrs[v].op) && !scans) return false;
   return true;
 }
 
@@ -325,7 +329,7 @@ wk_status wk__ptx_write(const wk__nest *nest, const wk__ptx_shape *shape, const 
   w.scratch = shape->mode == WK__PTX_PARTS || shape->mode == WK__PTX_WHOLE || shape->mode == WK__PTX_COLUMN_PARTS;
   out->arg_count = out->states = 0;
   out->text = NULL;
-  if (!is_written(nest)) return WK_UNSUPPORTED;
+  if (!is_written(nest, shape)) return WK_UNSUPPORTED;
   w.expression_count = wk__nest_expressions(nest, w.expressions);
   w.varies = wk__alloc_zeroed((size_t)nest->instr_count * sizeof *w.varies);
   w.emitted = wk__alloc_zeroed((size_t)nest->instr_count * sizeof *w.emitted);

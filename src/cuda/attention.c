@@ -43,6 +43,7 @@ typedef struct attention {
   wk__ptx_attention kind;
   int64_t args[WK__ATTENTION_ARGS];
   int64_t batch, heads, key_heads, queries, keys;
+  wk__cuda_drawn drawn; /* forward, with dropout */
 } attention;
 
 /* Rows of 16-byte pieces: the tensor, or a copy that the scope owns. */
@@ -160,7 +161,8 @@ static wk_status run(attention *a, wk__ptx_attention_pass pass) {
                                                                .words = a->args,
                                                                .word_count = WK__ATTENTION_ARGS,
                                                                .addresses = addresses,
-                                                               .address_count = address_count});
+                                                               .address_count = address_count,
+                                                               .drawn = a->drawn.generator ? &a->drawn : NULL});
   if (WK_LIKELY(!begin)) return status;
   char name[WK__CUDA_NAME_BYTES];
   (void)snprintf(name, sizeof name, "%s %s %lldx%lldx%lldx%lldx%d", names[pass], a->kind.half ? "f16" : "bf16",
@@ -177,13 +179,14 @@ static wk_status check_drawn(const attention *a) {
   return wk_fail(WK_NOT_IMPLEMENTED, "dropout of %lld probabilities in attention on cuda", (long long)drawn(a));
 }
 
-static void take_draws(attention *a, wk__call *c, double p) {
-  uint64_t seed = 0, offset = 0;
+static wk_status take_draws(attention *a, wk__call *c, double p) {
   wk__generator *generator = wk__generator_default_of(c->outputs[0]->device);
-  if (drawn(a) == 0 || !generator) return;
-  wk__cuda_take_mask(a->stream->device, generator, drawn(a), &seed, &offset);
-  a->args[WK__ATTENTION_SEED] = (int64_t)seed, a->args[WK__ATTENTION_OFFSET] = (int64_t)(offset / 4);
+  if (drawn(a) == 0 || !generator) return WK_OK;
+  WK_TRY(wk__cuda_take_mask(a->stream, generator, drawn(a), &a->drawn));
+  a->drawn.seed_word = WK__ATTENTION_SEED, a->drawn.offset_word = WK__ATTENTION_OFFSET, a->drawn.unit = 4;
+  a->args[WK__ATTENTION_SEED] = (int64_t)a->drawn.seed, a->args[WK__ATTENTION_OFFSET] = (int64_t)(a->drawn.offset / 4);
   set_dropout(a, p, c->outputs[2], wk__cuda_mask_threads(a->stream->device, drawn(a)));
+  return WK_OK;
 }
 
 static wk_status run_forward(wk__call *c, double p, bool causal, const wk_tensor *mask, const wk_value *scale) {
@@ -198,7 +201,7 @@ static wk_status run_forward(wk__call *c, double p, bool causal, const wk_tensor
   set_operand(&a, WK__ATTENTION_OUT, c->outputs[0]);
   set_mask(&a, mask);
   a.args[WK__ATTENTION_LOGARITHMS] = (int64_t)(uintptr_t)wk__address(c->outputs[1]);
-  if (p > 0) take_draws(&a, c, p);
+  if (p > 0) WK_TRY(take_draws(&a, c, p));
   return run(&a, WK__ATTENTION_FORWARD);
 }
 

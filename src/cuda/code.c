@@ -5,6 +5,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "cuda/blocks.h"
+#include "cuda/capture.h"
 #include "cuda/internal.h"
 #include "cuda/native.h"
 #include "cuda/program.h"
@@ -30,15 +32,21 @@ wk__code *wk__cuda_build(const wk__nest *nest) {
   return NULL;
 }
 
+/* Any stream may still run it. */
+static void release_program(const wk__cuda_device *d, CUdeviceptr program) {
+  void *memory = (void *)(uintptr_t)program;
+  for (wk__cuda_stream *stream = d->memory->streams; stream; stream = stream->next)
+    wk__cuda_note_use(&stream->head, memory);
+  wk__cuda_release(&d->default_stream->head, memory, 0);
+}
+
 void wk__cuda_release_code(wk__code *released) {
   cuda_code *code = of(released);
   if (!code) return;
   for (int d = 0; d < WK__MOST_DEVICES; d++) {
     CUdeviceptr program = atomic_load(&code->program[d]);
-    wk__cuda_device *device = program ? wk__cuda_device_get(d) : NULL;
-    if (!device) continue;
-    if (wk__cuda_enter(device) == WK_OK) (void)wk__cuda.cuCtxSynchronize(); /* any stream may still run it */
-    wk__cuda_release(&device->default_stream->head, (void *)(uintptr_t)program, 0);
+    const wk__cuda_device *device = program ? wk__cuda_device_get(d) : NULL;
+    if (device) release_program(device, program);
   }
   wk__cuda_native_release(&code->native);
   wk__cuda_encoded_release(&code->encoded);
@@ -54,7 +62,8 @@ static wk_status upload(cuda_code *code, wk__cuda_device *device, CUdeviceptr *o
   void *memory = wk__cuda_allocate(&s->head, code->encoded.bytes, &capacity);
   if (!memory) return wk_error_category();
   *out = (CUdeviceptr)(uintptr_t)memory;
-  wk_status status = wk__cuda_copy(&s->head, memory, code->encoded.program, code->encoded.bytes, WK__FROM_HOST);
+  wk_status status =
+      WK__CUDA(cuMemcpyHtoDAsync_v2, *out, code->encoded.program, (size_t)code->encoded.bytes, s->handle);
   if (status == WK_OK) status = WK__CUDA(cuStreamSynchronize, s->handle); /* other streams do not wait for this one */
   if (status != WK_OK) wk__cuda_release(&s->head, memory, capacity);
   return status;
@@ -172,27 +181,51 @@ static void note_time(const wk__cuda_stream *s, const cuda_code *code, const wk_
   wk__cuda_time_end(s, begin, name);
 }
 
-static wk_status give_launch(wk__cuda_stream *s, const cuda_code *code, CUdeviceptr program, CUfunction function,
-                             launch_block *block, int64_t bytes) {
+static wk_status launch_program(wk__cuda_stream *s, const cuda_code *code, CUfunction function, CUdeviceptr program,
+                                CUdeviceptr block, const wk__cuda_launch_block *head) {
   const wk__cuda_program *p = code->encoded.program;
-  int levels = block->head.levels = levels_for(block->head.length), threads = threads_for(p, levels);
-  int64_t shared = shared_bytes(p, threads, levels), groups = p->has_rows ? threads / WK__REDUCE_LANES : threads;
+  int threads = threads_for(p, head->levels);
+  int64_t shared = shared_bytes(p, threads, head->levels), groups = p->has_rows ? threads / WK__REDUCE_LANES : threads;
   if (shared > s->device->shared_most)
     return wk_fail(WK_NOT_IMPLEMENTED, "a loop nest of %d values does not fit into the device's shared memory",
                    p->slot_count);
   int64_t most = (int64_t)s->device->multiprocessors * 64;
-  unsigned grid = (unsigned)wk__min(wk__ceil_div(block->head.rows, groups), most);
-  void *params[] = {&program, &s->launch_block, &s->faults};
+  unsigned grid = (unsigned)wk__min(wk__ceil_div(head->rows, groups), most);
+  void *params[] = {&program, &block, &s->faults};
+  return WK__CUDA(cuLaunchKernel, function, grid, 1, 1, (unsigned)threads, 1, 1, (unsigned)shared, s->handle, params,
+                  NULL);
+}
+
+static wk_status give_launch(wk__cuda_stream *s, const cuda_code *code, CUdeviceptr program, CUfunction function,
+                             launch_block *block, int64_t bytes) {
   if (WK_UNLIKELY(wk__cuda_recording != NULL)) wk__cuda_stop_recording(true, "it is interpreted so far");
   pthread_mutex_lock(&s->lock);
   wk_status status = WK__CUDA(cuMemcpyHtoDAsync_v2, s->launch_block, block, (size_t)bytes, s->handle);
   CUevent begin;
   wk__cuda_time_begin(s, &begin);
-  if (status == WK_OK)
-    status = WK__CUDA(cuLaunchKernel, function, grid, 1, 1, (unsigned)threads, 1, 1, (unsigned)shared, s->handle,
-                      params, NULL);
+  if (status == WK_OK) status = launch_program(s, code, function, program, s->launch_block, &block->head);
   if (WK_UNLIKELY(begin)) note_time(s, code, &block->head, begin);
   pthread_mutex_unlock(&s->lock);
+  return status;
+}
+
+/* Into a graph: program and arguments are copied again by each replay, from memory of the graph's. */
+static wk_status give_captured(wk__cuda_stream *s, const cuda_code *code, CUfunction function, launch_block *block,
+                               int64_t bytes) {
+  int64_t capacity, at = wk__ceil_div(code->encoded.bytes, 16) * 16, whole = at + bytes;
+  void *memory = wk__cuda_allocate(&s->head, whole, &capacity);
+  char *words = memory ? wk__alloc_zeroed((size_t)whole) : NULL;
+  wk_status status = words ? WK_OK : wk_error_category();
+  if (words) {
+    memcpy(words, code->encoded.program, (size_t)code->encoded.bytes);
+    memcpy(words + at, block, (size_t)bytes);
+    void *kept = wk__cuda_graph_keep(s->capture, words, whole);
+    CUdeviceptr program = (CUdeviceptr)(uintptr_t)memory;
+    status = kept ? WK__CUDA(cuMemcpyHtoDAsync_v2, program, kept, (size_t)whole, s->handle) : wk_error_category();
+    if (status == WK_OK) status = launch_program(s, code, function, program, program + (CUdeviceptr)at, &block->head);
+  }
+  wk__free(words);
+  wk__cuda_release(&s->head, memory, capacity);
   return status;
 }
 
@@ -205,8 +238,10 @@ static wk_status interpret(wk__cuda_stream *s, cuda_code *code, const wk__launch
   block.head.rows = block.head.length = 1;
   for (int d = 0; d < b->p; d++) block.head.rows *= b->size[d];
   for (int d = b->p; d < b->p + b->r; d++) block.head.length *= b->size[d];
-  WK_TRY(program_on(code, s->device, &program));
+  block.head.levels = levels_for(block.head.length);
   WK_TRY(interpreter_of(s->device, &function));
+  if (WK_UNLIKELY(s->capture != NULL)) return give_captured(s, code, function, &block, bytes);
+  WK_TRY(program_on(code, s->device, &program));
   return give_launch(s, code, program, function, &block, bytes);
 }
 

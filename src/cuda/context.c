@@ -110,6 +110,15 @@ wk_status wk__cuda_facts_get(int index, wk__cuda_facts *out) {
   return WK__CUDA(cuDriverGetVersion, &out->driver);
 }
 
+wk_status wk__cuda_can_access_peer(int index, int peer, bool *out) {
+  const wk__cuda_device *a = wk__cuda_device_get(index), *b = a ? wk__cuda_device_get(peer) : NULL;
+  int can = 0;
+  if (!b) return wk_error_category();
+  WK_TRY(WK__CUDA(cuDeviceCanAccessPeer, &can, a->handle, b->handle));
+  *out = can != 0;
+  return WK_OK;
+}
+
 wk_status wk__cuda_attribute(int index, int attribute, int *out) {
   wk__cuda_device *d = wk__cuda_device_get(index);
   if (!d) return wk_error_category();

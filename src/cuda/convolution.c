@@ -1,5 +1,5 @@
-/* Convolutions on the device: by cuDNN where it is found and takes them (cudnn.h); else the windows of some images as
- * columns in memory, then the device's products.
+/* Convolutions on the device: of one channel a group by kernels of their own (depthwise.c), others by cuDNN where it is
+ * found and takes them (cudnn.h); else the windows of some images as columns in memory, then the device's products.
  *
  * With O and C channels of a group, T taps and P places of a result, per group and image
  *
@@ -7,7 +7,7 @@
  *     grad_weight (O, C T)  = grad (O, N P) columns' (N P, C T)        over the images together
  *
  * and a transposed convolution, which the gradient of an input is too, is the convolution by the weight turned round of
- * the input with zeros between its elements. In: one to three dims, any strides; integers are the host's. Out: sums in
+ * the input with zeros between its elements. In: one to three dims, any strides; integers as int64s. Out: sums in
  * the order of the products. Tests: tests/device/, tests/cuda/test_convolution.py. */
 #include "cuda/cuda.h"
 #include "cuda/cudnn.h"
@@ -176,7 +176,7 @@ static wk_status run(const conv *c, wk_tensor *weight, wk_tensor *bias, wk_tenso
   return planes == out ? WK_OK : wk__copy_into(out, planes);
 }
 
-/* =================================================== by cuDNN ==================================================== */
+/* ============================================ by cuDNN, and by channel =========================================== */
 
 /* y = convolution of x by w, one of them the result; bias: NULL, or what is added to each channel of it. */
 typedef struct operands {
@@ -214,25 +214,30 @@ static wk__cudnn_convolution kind_of(const operands *o, const conv *c, const int
 
 static bool is_large(const wk_tensor *t) { return wk__numel(t) > INT32_MAX; }
 
-/* *out_done: the result is there; else nothing has been done. */
-static wk_status by_library(const operands *o, const conv *c, const int64_t *padding, bool *out_done) {
-  wk_tensor *result = o->result == WK__CUDNN_Y ? o->y : o->result == WK__CUDNN_X ? o->x : o->w;
-  *out_done = false;
-  if (!wk__cuda_switches.cudnn || !wk__cudnn_version() || is_large(o->x) || is_large(o->w) || is_large(o->y))
-    return WK_OK;
-  /* Of one channel a group the library is several times slower with the channels last (9.19: 2395 for 685 us). */
-  bool by_channel = c->groups > 1 && c->groups == wk__size(o->x, 1);
-  bool last = c->dims == 2 && !by_channel && wk__has_channels_last(o->result == WK__CUDNN_W ? o->x : result);
-  const char *format = last ? "channels_last" : "contiguous_format";
-  wk__cudnn_convolution kind = kind_of(o, c, padding, last);
-  wk_tensor *x = laid_out(o->x, format), *w = laid_out(o->w, format), *y = laid_out(o->y, format);
-  if (!x || !w || !y) return wk_error_category();
-  wk_tensor *made = o->result == WK__CUDNN_Y ? y : o->result == WK__CUDNN_X ? x : w;
-  if (o->bias) WK_TRY(add_bias(made, o->bias, c->dims));
-  wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(result->device));
+static wk_status by_library(const operands *o, const wk__cudnn_convolution *kind, wk_tensor *made, bool *out_done) {
+  if (o->bias) WK_TRY(add_bias(made, o->bias, made->ndim - 2));
+  wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(made->device));
   WK_TRY(wk__cuda_enter(s->device));
-  WK_TRY(wk__cudnn_run(s, &kind, element(x, 0), element(w, 0), element(y, 0), o->bias != NULL, out_done));
-  return made == result || !*out_done ? WK_OK : wk__copy_into(result, made);
+  return wk__cudnn_run(s, kind, element(o->x, 0), element(o->w, 0), element(o->y, 0), o->bias != NULL, out_done);
+}
+
+/* By a kernel of depthwise.c or the library. *out_done: the result is there; else nothing has been done. */
+static wk_status provided(const operands *given, const conv *c, const int64_t *padding, bool *out_done) {
+  operands o = *given;
+  wk_tensor **result = o.result == WK__CUDNN_Y ? &o.y : o.result == WK__CUDNN_X ? &o.x : &o.w, *wanted = *result;
+  *out_done = false;
+  if (is_large(o.x) || is_large(o.w) || is_large(o.y) || wk__cuda_float_type(o.x) < 0) return WK_OK;
+  bool by_channel = c->groups > 1 && c->groups == wk__size(o.x, 1); /* in planes: several times faster so */
+  bool last = c->dims == 2 && !by_channel && wk__has_channels_last(o.result == WK__CUDNN_W ? o.x : wanted);
+  wk__cudnn_convolution kind = kind_of(&o, c, padding, last);
+  bool depthwise = wk__cuda_is_depthwise(&kind);
+  if (!depthwise && (!wk__cuda_switches.cudnn || !wk__cudnn_version())) return WK_OK;
+  const char *format = last ? "channels_last" : "contiguous_format";
+  o.x = laid_out(o.x, format), o.w = laid_out(o.w, format), o.y = laid_out(o.y, format);
+  if (!o.x || !o.w || !o.y) return wk_error_category();
+  *out_done = depthwise;
+  WK_TRY(depthwise ? wk__cuda_depthwise_run(&kind, o.x, o.w, o.y, o.bias) : by_library(&o, &kind, *result, out_done));
+  return *result == wanted || !*out_done ? WK_OK : wk__copy_into(wanted, *result);
 }
 
 static void read_sizes(conv *c, const wk_tensor *kernel_of, const wk_tensor *out_of) {
@@ -256,7 +261,7 @@ static wk_status forward(wk__call *call) {
   operands o = transposed
                    ? (operands){.x = out, .w = w, .y = x, .result = WK__CUDNN_X, .bias = wk__arg_tensor(call, A_bias)}
                    : (operands){.x = x, .w = w, .y = out, .result = WK__CUDNN_Y, .bias = wk__arg_tensor(call, A_bias)};
-  WK_TRY(by_library(&o, &c, padding, &done));
+  WK_TRY(provided(&o, &c, padding, &done));
   if (done) return WK_OK;
   memcpy(behind, padding, sizeof behind);
   if (transposed) {
@@ -323,7 +328,7 @@ static wk_status backward_weight(wk__call *call) {
   read_list(&call->args[A_dilation], c.dims, c.dilation);
   bool done;
   operands o = {.x = x, .w = out, .y = grad, .result = WK__CUDNN_W};
-  if (wk__numel(x)) WK_TRY(by_library(&o, &c, padding, &done));
+  if (wk__numel(x)) WK_TRY(provided(&o, &c, padding, &done));
   if (wk__numel(x) && done) return WK_OK;
   c.input = padded(x, c.dims, padding, padding);
   wk_tensor *plain =
@@ -337,10 +342,29 @@ static wk_status backward_weight(wk__call *call) {
 
 /* ==================================================== the rows =================================================== */
 
-static wk_status on_device(wk__call *c, wk__kernel_fn *fn) {
-  const wk_tensor *out = c->outputs[0];
-  if (!wk_dtype_is_floating((wk_dtype)out->dtype) || wk__itemsize(out) < 2) return wk__cuda_run_kernel_on_host(c);
-  return wk__numel(out) ? wk__cuda_in_scope(c, fn) : WK_OK;
+/* Integers, in int64. */
+static wk_status forward_whole(wk__call *call) {
+  WK__ARGS(convolution);
+  static const int widened[] = {A_input, A_weight, A_bias};
+  wk_value args[WK__MAX_ARGS];
+  wk_tensor *out = call->outputs[0], *made = wk_new_empty(out, out->sizes, out->ndim, WK_INT64, (wk_value){0});
+  wk__call whole = *call;
+  if (!made) return wk_error_category();
+  memcpy(args, call->args, (size_t)call->op->schema.parameter_count * sizeof *args);
+  for (size_t i = 0; i < WK_COUNT(widened); i++) {
+    wk_value *v = &args[widened[i]];
+    if (v->tag == WK_VALUE_TENSOR && !(v->tensor = wk__in_dtype(v->tensor, WK_INT64))) return wk_error_category();
+  }
+  whole.args = args, whole.outputs = &made;
+  WK_TRY(forward(&whole));
+  return wk__copy_into(out, made);
 }
-wk_status wk__cuda_convolution(wk__call *c) { return on_device(c, forward); }
-wk_status wk__cuda_convolution_backward_weight(wk__call *c) { return on_device(c, backward_weight); }
+
+static wk_status on_device(wk__call *c, wk__kernel_fn *of_floats, wk__kernel_fn *of_integers) {
+  const wk_tensor *out = c->outputs[0];
+  bool whole = of_integers && wk__cuda_is_whole(out);
+  if (!whole && wk__cuda_float_type(out) < 0) return wk__cuda_run_kernel_on_host(c);
+  return wk__numel(out) ? wk__cuda_in_scope(c, whole ? of_integers : of_floats) : WK_OK;
+}
+wk_status wk__cuda_convolution(wk__call *c) { return on_device(c, forward, forward_whole); }
+wk_status wk__cuda_convolution_backward_weight(wk__call *c) { return on_device(c, backward_weight, NULL); }

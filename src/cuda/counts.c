@@ -1,5 +1,5 @@
 /* Counting, and drawing by weights, as other operators of the device: bincount, histc, repeat_interleave of counts,
- * sums and means of scatter_reduce, multinomial where each category is drawn once.
+ * multinomial.
  *
  * What is wrong with the arguments is found here and said by the CPU's kernel, which gets them then, and so does what
  * is rare. Tests: tests/cuda/test_counts.py, tests/device/. */
@@ -33,17 +33,13 @@ static wk_status result(wk__call *c, wk_tensor *t) {
 
 /* ---- bincount ---- */
 
-static bool is_whole(const wk_tensor *t) {
-  return t->dtype != WK_BOOL && !wk_dtype_is_floating((wk_dtype)t->dtype) && !wk_dtype_is_complex((wk_dtype)t->dtype) &&
-         !wk__dtype_is_word(t->dtype);
-}
-
 static wk_status bincount(wk__call *c) {
   WK__ARGS(bincount);
   wk_tensor *t = c->args[A_self].tensor, *weights = wk__arg_tensor(c, A_weights);
   int64_t least = wk__arg_int(c, A_minlength);
   bool fits = !weights || (weights->ndim == 1 && wk__numel(weights) == wk__numel(t));
-  if (!is_whole(t) || t->ndim != 1 || !wk__numel(t) || least < 0 || !fits) return wk__cuda_run_kernel_on_host(c);
+  if (!wk__cuda_is_whole(t) || t->ndim != 1 || !wk__numel(t) || least < 0 || !fits)
+    return wk__cuda_run_kernel_on_host(c);
   double low, high;
   WK_TRY(range_of(t, &low, &high));
   if (low < 0) return wk__cuda_run_kernel_on_host(c);
@@ -122,16 +118,36 @@ static wk_status are_weights(wk_tensor *p, bool *out) {
   return WK_OK;
 }
 
+/* Each sample is the category in whose part of the sum a uniform draw lies. */
+static wk_tensor *with_replacement(wk_tensor *p, const wk_tensor *out, void *generator) {
+  int last = p->ndim - 1;
+  wk_tensor *ends = wk_cumsum(wk__in_dtype(p, WK_FLOAT64), last, WK_DTYPE_NONE);
+  wk_tensor *all = ends ? wk_narrow(ends, last, wk_int_sub(p->sizes[last], wk_int_of(1)), wk_int_of(1)) : NULL;
+  wk_tensor *u = all ? wk_new_empty(ends, out->sizes, out->ndim, WK_FLOAT64, NONE) : NULL;
+  if (u) u = wk_uniform_(u, 0, 1, generator);
+  if (u) u = wk_contiguous(wk_mul(u, all), NULL);
+  if (!u) return NULL;
+  wk_value args[] = {wk__v_tensor(ends), wk__v_tensor(u), wk__v_bool(false), wk__v_bool(true), NONE};
+  wk_tensor *found = wk__call_tensor(WK__OP(_searchsorted), args);
+  args[1] = wk__v_tensor(wk_contiguous(all, NULL)), args[3] = wk__v_bool(false);
+  wk_tensor *most = found ? wk__call_tensor(WK__OP(_searchsorted), args) : NULL; /* a product that was rounded up */
+  return most ? wk_minimum(found, most) : NULL;
+}
+
 /* The categories whose weight over an exponential draw is the largest, as PyTorch draws them. */
 static wk_status multinomial(wk__call *c) {
   WK__ARGS(multinomial);
   wk_tensor *p = c->args[A_self].tensor, *out = c->outputs[0], *first[2] = {NULL};
   int64_t count = wk__arg_int(c, A_num_samples);
   bool fine = false;
-  if (!wk__numel(out) || (wk__arg_bool(c, A_replacement) && count != 1)) return wk__cuda_run_kernel_on_host(c);
+  if (!wk__numel(out)) return wk__cuda_run_kernel_on_host(c);
   WK_TRY(are_weights(p, &fine));
   if (!fine) return wk__cuda_run_kernel_on_host(c);
   void *generator = c->args[A_generator].tag == WK_VALUE_GENERATOR ? c->args[A_generator].generator : NULL;
+  if (wk__arg_bool(c, A_replacement) && count != 1) {
+    wk_tensor *samples = with_replacement(p, out, generator);
+    return samples ? wk__copy_into(out, samples) : wk_error_category();
+  }
   wk_tensor *q = wk_new_empty(p, p->sizes, p->ndim, (wk_dtype)p->dtype, NONE);
   if (q) q = wk_exponential_(q, 1, generator);
   if (q) q = wk_div(p, q);
@@ -141,46 +157,9 @@ static wk_status multinomial(wk__call *c) {
   return first[1] ? wk__copy_into(out, first[1]) : wk_error_category();
 }
 
-/* ---- scatter_reduce ---- */
-
-static wk_tensor *divided(wk_tensor *sums, wk_tensor *counts, bool with_self) {
-  if (with_self) counts = wk_add_Scalar(counts, wk__v_int(1), wk__v_int(1));
-  if (counts && !with_self) counts = wk_clamp_min(counts, wk__v_int(1));
-  return counts ? wk_div_Tensor_mode(sums, counts, wk_dtype_is_floating((wk_dtype)sums->dtype) ? NULL : "floor") : NULL;
-}
-
-static wk_status scatter_sum(wk__call *c, bool mean) {
-  WK__ARGS(scatter_reduce_two);
-  wk_tensor *self = c->args[A_self].tensor, *index = c->args[A_index].tensor, *src = c->args[A_src].tensor;
-  wk_dtype dtype = (wk_dtype)wk__dtypes[self->dtype].compute;
-  int64_t dim = wk__arg_int(c, A_dim);
-  bool with_self = wk__arg_bool(c, A_include_self);
-  wk_tensor *t = wk__in_dtype(self, dtype);
-  if (t && !with_self) t = wk_scatter_value(t, dim, index, wk__v_int(0));
-  src = wk__in_dtype(src, dtype);
-  if (t && src) t = wk_scatter_add(t, dim, index, src);
-  if (!t || !src) return wk_error_category();
-  if (mean) {
-    wk_tensor *none = wk_new_zeros(t, t->sizes, t->ndim, dtype, NONE);
-    wk_tensor *ones = wk_new_ones(t, src->sizes, src->ndim, dtype, NONE);
-    wk_tensor *counts = none && ones ? wk_scatter_add(none, dim, index, ones) : NULL;
-    t = counts ? divided(t, counts, with_self) : NULL;
-  }
-  return t ? wk__copy_into(c->outputs[0], t) : wk_error_category();
-}
-static wk_status sums(wk__call *c) { return scatter_sum(c, false); }
-static wk_status means(wk__call *c) { return scatter_sum(c, true); }
-
 /* ---- the rows ---- */
 
 wk_status wk__cuda_bincount(wk__call *c) { return wk__cuda_in_scope(c, bincount); }
 wk_status wk__cuda_histc(wk__call *c) { return wk__cuda_in_scope(c, histc); }
 wk_status wk__cuda_repeat_places(wk__call *c) { return wk__cuda_in_scope(c, repeat_places); }
 wk_status wk__cuda_multinomial(wk__call *c) { return wk__cuda_in_scope(c, multinomial); }
-/* Extremes and products, and truths, are the host's. */
-wk_status wk__cuda_scatter_reduce(wk__call *c) {
-  const char *reduce = c->args[WK__ARG(scatter_reduce_two, reduce)].string;
-  bool sum = strcmp(reduce, "sum") == 0, mean = strcmp(reduce, "mean") == 0;
-  if (!(sum || mean) || c->outputs[0]->dtype == WK_BOOL) return wk__cuda_run_kernel_on_host(c);
-  return wk__cuda_in_scope(c, sum ? sums : means);
-}

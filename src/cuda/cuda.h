@@ -59,6 +59,58 @@ WK_MUST_USE wk_status wk__cuda_let_wait(struct wk__stream *stream, void *handle)
 /* The stream may still work with the memory when it is released on another. */
 void wk__cuda_note_use(struct wk__stream *stream, void *memory);
 
+/* The wick stream of a stream that another library has made, which has to live as long as it is used. NULL with the
+ * error set. */
+struct wk__stream *wk__cuda_external_stream(int index, void *handle);
+WK_MUST_USE wk_status wk__cuda_can_access_peer(int index, int peer, bool *out);
+/* What happens where the host waits for a stream's work: 0 nothing, 1 a warning, 2 an error. */
+extern _Atomic int wk__cuda_sync_mode;
+
+/* Each block of a device's memory, in the order of addresses. */
+typedef struct wk__cuda_block_facts {
+  uint64_t address;
+  int64_t bytes;
+  int64_t pool; /* id; 0: none */
+  void *stream; /* the driver's */
+  bool is_free;
+} wk__cuda_block_facts;
+/* *out is owned (wk__free). */
+WK_MUST_USE wk_status wk__cuda_blocks_get(int index, wk__cuda_block_facts **out, int64_t *out_count);
+
+/* ---- pools.c: memory apart, which is given out only to who asks for that pool ---- */
+
+typedef struct wk__cuda_pool wk__cuda_pool;
+int64_t wk__cuda_pool_new_id(void);
+/* The pool of a device with this id, made where there is none, with a share for the caller. NULL with the error set. */
+wk__cuda_pool *wk__cuda_pool_get(int index, int64_t id);
+/* With the last share, what is free of it is anybody's, and later what is in use now. */
+void wk__cuda_pool_let_go(wk__cuda_pool *pool);
+int64_t wk__cuda_pool_uses(const wk__cuda_pool *pool);
+/* What this thread allocates on the pool's device comes from it, NULL: from no pool. Returns what was used before. */
+wk__cuda_pool *wk__cuda_pool_use(wk__cuda_pool *pool);
+
+/* ---- capture.c: a stream's work as a graph ---- */
+
+typedef struct wk__cuda_graph wk__cuda_graph;
+struct wk__generator;
+wk__cuda_graph *wk__cuda_graph_create(bool keeps_graph); /* NULL with the error set */
+void wk__cuda_graph_release(wk__cuda_graph *graph);      /* NULL is fine */
+/* pool: an id of wk__cuda_pool_new_id, 0: one of its own. mode: of the driver. */
+WK_MUST_USE wk_status wk__cuda_graph_begin(wk__cuda_graph *graph, struct wk__stream *stream, int64_t pool, int mode);
+/* *out_empty: nothing was captured. */
+WK_MUST_USE wk_status wk__cuda_graph_end(wk__cuda_graph *graph, struct wk__stream *stream, bool *out_empty);
+WK_MUST_USE wk_status wk__cuda_graph_instantiate(wk__cuda_graph *graph);
+WK_MUST_USE wk_status wk__cuda_graph_replay(wk__cuda_graph *graph, struct wk__stream *stream);
+WK_MUST_USE wk_status wk__cuda_graph_reset(wk__cuda_graph *graph);
+/* Draws of the generator in the graph go on from its state at each replay. The devices' default ones are known. */
+WK_MUST_USE wk_status wk__cuda_graph_register(wk__cuda_graph *graph, struct wk__generator *generator);
+int wk__cuda_graph_device(const wk__cuda_graph *graph); /* index of that of the capture; -1: there was none */
+WK_MUST_USE wk_status wk__cuda_graph_pool(const wk__cuda_graph *graph, int64_t *out_id);
+WK_MUST_USE wk_status wk__cuda_graph_dump(const wk__cuda_graph *graph, const char *path);
+/* The driver's handles: NULL with the error set. */
+void *wk__cuda_graph_raw(const wk__cuda_graph *graph);
+void *wk__cuda_graph_raw_exec(const wk__cuda_graph *graph);
+
 /* ---- pinned.c: memory of the host that devices reach ---- */
 
 void *wk__cuda_pinned_allocate(int64_t bytes); /* NULL with the error set */

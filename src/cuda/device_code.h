@@ -2,7 +2,8 @@
 #ifndef WICK_CUDA_DEVICE_CODE_H
 #define WICK_CUDA_DEVICE_CODE_H
 
-extern const char wk__cuda_tier0_ptx[], wk__cuda_gemm_ptx[], wk__cuda_random_ptx[], wk__cuda_order_ptx[],
-    wk__cuda_cells_ptx[];
+#define UNIT(number, file) extern const char wk__cuda_##file##_ptx[];
+#include "cuda/units.def"
+#undef UNIT
 
 #endif

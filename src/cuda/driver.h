@@ -61,6 +61,7 @@ enum { /* CUjit_option */
        CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
 };
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1 };
+enum { CU_STREAM_CAPTURE_MODE_RELAXED = 2, CU_STREAM_CAPTURE_STATUS_ACTIVE = 1 };
 enum { CU_MEM_ALLOCATION_TYPE_PINNED = 1, CU_MEM_LOCATION_TYPE_DEVICE = 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3 };
 enum { CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9 };
 enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2, CU_MEMHOSTALLOC_PORTABLE = 1 };
@@ -153,6 +154,9 @@ typedef struct CUDA_KERNEL_NODE_PARAMS { /* _v2 */
   X(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                                               \
   X(cuStreamBeginCapture_v2, (CUstream stream, int mode))                                                              \
   X(cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                                            \
+  X(cuStreamGetCaptureInfo_v2,                                                                                         \
+    (CUstream stream, int *status, unsigned long long *id, CUgraph *graph, const CUgraphNode **last, size_t *count))   \
+  X(cuThreadExchangeStreamCaptureMode, (int *mode))                                                                    \
   X(cuEventCreate, (CUevent * event, unsigned flags))                                                                  \
   X(cuEventDestroy_v2, (CUevent event))                                                                                \
   X(cuEventRecord, (CUevent event, CUstream stream))                                                                   \
@@ -176,6 +180,7 @@ typedef struct CUDA_KERNEL_NODE_PARAMS { /* _v2 */
     (CUgraphNode * node, CUgraph graph, const CUgraphNode *behind, size_t count, CUgraph child))                       \
   X(cuGraphExecChildGraphNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraph child))                           \
   X(cuGraphGetNodes, (CUgraph graph, CUgraphNode * nodes, size_t * count))                                             \
+  X(cuGraphDebugDotPrint, (CUgraph graph, const char *path, unsigned flags))                                           \
   X(cuGraphDestroy, (CUgraph graph))                                                                                   \
   X(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                        \
   X(cuGraphKernelNodeGetParams_v2, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS * params))                               \

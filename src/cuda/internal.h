@@ -9,20 +9,21 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "cuda/cuda.h"
 #include "cuda/driver.h"
 #include "device/device.h"
 
-struct wk__generator; /* random/generator.h */
+struct wk__generator;  /* random/generator.h */
+struct wk__cuda_drawn; /* recording.h */
 typedef struct wk__cuda_stream wk__cuda_stream;
-typedef struct wk__cuda_memory wk__cuda_memory; /* memory.c */
+typedef struct wk__cuda_memory wk__cuda_memory; /* blocks.h */
+typedef struct wk__cuda_bins wk__cuda_bins;
 
 /* Units of the device's code (on_device/). */
 typedef enum wk__cuda_module {
-  WK__CUDA_TIER0,
-  WK__CUDA_GEMM,
-  WK__CUDA_RANDOM,
-  WK__CUDA_ORDER,
-  WK__CUDA_CELLS,
+#define UNIT(number, file) WK__CUDA_##number,
+#include "cuda/units.def"
+#undef UNIT
   WK__CUDA_MODULES
 } wk__cuda_module;
 
@@ -52,11 +53,12 @@ struct wk__cuda_stream {
   wk__cuda_device *device;
   CUstream handle;
   wk__cuda_faults *faults;
-  pthread_mutex_t lock;         /* held while a launch is given, which is several calls of the driver */
-  CUdeviceptr launch_block;     /* tier 0's arguments, WK__CUDA_LAUNCH_BYTES; written and read in the stream's order */
-  struct wk__cuda_block **bins; /* free memory that this stream's work may still use (memory.c) */
-  uint64_t filled_bins[4];
-  wk__cuda_stream *next; /* of the device */
+  pthread_mutex_t lock;       /* held while a launch is given, which is several calls of the driver */
+  CUdeviceptr launch_block;   /* tier 0's arguments, WK__CUDA_LAUNCH_BYTES; written and read in the stream's order */
+  wk__cuda_bins *bins;        /* owned: free memory that this stream's work may still use */
+  wk__cuda_graph *capture;    /* that its work goes to; NULL (head.captured says the same) */
+  wk__cuda_stream *replaying; /* what it has replayed last notes faults there; NULL */
+  wk__cuda_stream *next;      /* of the device */
 };
 static inline wk__cuda_stream *wk__cuda_stream_of(wk__stream *stream) { return stream->own; }
 
@@ -82,6 +84,8 @@ WK_MUST_USE wk_status wk__cuda_wait(wk__stream *stream, const wk__event *event);
 bool wk__cuda_is_done(const wk__event *event);
 WK_MUST_USE wk_status wk__cuda_finish(const wk__event *event);
 double wk__cuda_elapsed(const wk__event *begin, const wk__event *end);
+/* The host is about to wait for a stream's work: torch.cuda.set_sync_debug_mode. */
+WK_MUST_USE wk_status wk__cuda_tell_of_wait(void);
 /* What the stream's finished work has noted, as an error; forgotten then. */
 WK_MUST_USE wk_status wk__cuda_take_faults(wk__cuda_stream *stream);
 /* WICK_CUDA_CHECK=1: what was given is waited for, so that what it runs into is the error of its own call. */
@@ -93,6 +97,11 @@ WK_MUST_USE wk_status wk__cuda_memory_create(wk__cuda_device *device);
 WK_MUST_USE wk_status wk__cuda_memory_add_stream(wk__cuda_stream *stream);
 void *wk__cuda_allocate(wk__stream *stream, int64_t bytes, int64_t *out_capacity);
 void wk__cuda_release(wk__stream *stream, void *memory, int64_t capacity);
+/* What was released while something was captured and had to wait for that. */
+void wk__cuda_release_waiting(wk__cuda_device *device);
+
+/* ---- copies.c ---- */
+
 WK_MUST_USE wk_status wk__cuda_copy(wk__stream *stream, void *to, const void *from, int64_t bytes, wk__copy_way way);
 WK_MUST_USE wk_status wk__cuda_fill(wk__stream *stream, void *to, int value, int64_t bytes);
 
@@ -133,8 +142,13 @@ extern const struct wk__generator_type wk__philox_generator_type;
 /* A mask of n elements that are taken 4 at a time: the threads that draw it, and the seed and offset in front of it,
  * from which the generator goes on. */
 int64_t wk__cuda_mask_threads(const wk__cuda_device *device, int64_t n);
-void wk__cuda_take_mask(const wk__cuda_device *device, struct wk__generator *generator, int64_t n, uint64_t *out_seed,
-                        uint64_t *out_offset);
+WK_MUST_USE wk_status wk__cuda_take_mask(const wk__cuda_stream *stream, struct wk__generator *generator, int64_t n,
+                                         struct wk__cuda_drawn *out);
+/* The same of a launch on the stream; one that is captured takes them at each replay. */
+WK_MUST_USE wk_status wk__cuda_take_drawn(const wk__cuda_stream *stream, struct wk__generator *generator, uint64_t used,
+                                          struct wk__cuda_drawn *out);
+/* Seed and offset of a use of so many words, from which the generator goes on. */
+void wk__cuda_take_words(struct wk__generator *generator, uint64_t used, uint64_t *out_seed, uint64_t *out_offset);
 
 /* ---- attention.c ---- */
 

@@ -17,8 +17,21 @@ wk_tensor *wk__cuda_plain(wk_tensor *t, wk_dtype dtype);
 
 /* The wk__cuda_memory_type of f16, bf16, f32 and f64; else -1. */
 int wk__cuda_float_type(const wk_tensor *t);
-/* A product into `out`, or a part of it; sets the product's type and whether it may be TF32. Of floats. (product.c) */
+/* Integers that are computed with. */
+static inline bool wk__cuda_is_whole(const wk_tensor *t) {
+  wk_dtype dtype = (wk_dtype)t->dtype;
+  return dtype != WK_BOOL && !wk_dtype_is_floating(dtype) && !wk_dtype_is_complex(dtype) && !wk__dtype_is_word(dtype);
+}
+/* A product into `out`, or a part of it; sets the product's type and whether it may be TF32. Of floats and i64.
+ * (product.c) */
 WK_MUST_USE wk_status wk__cuda_multiply(const wk_tensor *out, struct wk__cuda_product *product);
+
+/* depthwise.c: convolutions of one channel a group, for tensors in planes. `bias`: of each channel of the result, or
+ * NULL. */
+struct wk__cudnn_convolution;
+bool wk__cuda_is_depthwise(const struct wk__cudnn_convolution *kind); /* and has a kernel */
+WK_MUST_USE wk_status wk__cuda_depthwise_run(const struct wk__cudnn_convolution *kind, wk_tensor *x, wk_tensor *w,
+                                             wk_tensor *y, const wk_tensor *bias);
 
 /* A generator of the host's kind that the device's seeds, which moves on. Owned; NULL with the error set. */
 struct wk__generator *wk__cuda_host_generator(struct wk__generator *generator);

@@ -59,7 +59,7 @@ static wk_status compile(kernel *k) {
   if (status == WK_OK && wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "%s", written->text);
   if (status == WK_OK) status = wk__cuda_enter(k->device);
   if (status == WK_OK) status = load(k, written->text);
-  if (status == WK_OK && written->states)
+  if (status == WK_OK && (written->states || k->shape.kept))
     status = WK__CUDA(cuFuncSetAttribute, k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                       k->device->shared_most);
   if (status == WK_OK) k->args = wk__alloc((size_t)(written->arg_count + 1) * sizeof *k->args);
@@ -179,9 +179,17 @@ static bool is_urgent(const wk__binding *b) {
   return wk__shape_length(b) > LONGEST || wk__shape_count(b, 0, b->p + b->r) > MOST;
 }
 
+/* A graph runs what it has captured as long as it lives. */
+static kernel *compile_now(kernel *k) {
+  withdraw(k);
+  if (atomic_load(&k->state) == ASKED) compile_and_publish(k);
+  return atomic_load(&k->state) == READY ? k : NULL;
+}
+
 /* The kernel when it is there; else it is asked for by its second use, or waited for. */
-static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, wk__cuda_device *d, const wk__binding *b,
+static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, const wk__cuda_stream *s, const wk__binding *b,
                           const wk__ptx_shape *shape) {
+  wk__cuda_device *d = s->device;
   kernel *k = find(native, d, shape);
   if (!k && !(k = add(native, nest, d, shape))) {
     wk_error_clear();
@@ -190,6 +198,7 @@ static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, wk__cud
   int state = atomic_load_explicit(&k->state, memory_order_acquire);
   if (state == READY) return k;
   if (state == NONE) return NULL;
+  if (WK_UNLIKELY(s->capture != NULL)) return compile_now(k);
   int uses = atomic_fetch_add(&k->uses, 1);
   if (uses == 0 && (wanted_tier() == TIER_NATIVE || is_urgent(b))) {
     compile_and_publish(k);
@@ -214,14 +223,26 @@ int64_t wk__cuda_param_bits(wk__scalar number, int lane) {
   return u.bits;
 }
 
+static bool is_scan(const kernel *k) { return k->shape.mode == WK__PTX_SCANS || k->shape.mode == WK__PTX_SCAN_PARTS; }
+
 static int64_t count_of(const kernel *k, const wk__binding *b) {
   int64_t rows = wk__shape_count(b, 0, b->p);
-  if (k->shape.mode == WK__PTX_PARTS) return rows * wk__shape_chunks(b);
+  if (k->shape.mode == WK__PTX_PARTS || is_scan(k)) return rows * wk__shape_chunks(b);
   if (k->shape.mode == WK__PTX_TILES) {
     int64_t width = b->size[b->p - 1], height = b->size[k->shape.warps];
     return rows / (width * height) * wk__ceil_div(width, WK__PTX_TILE) * wk__ceil_div(height, WK__PTX_TILE);
   }
   return rows / (k->shape.mode == WK__PTX_POINTWISE ? k->shape.each : 1);
+}
+
+/* Behind the chunks' states. */
+static int64_t states_bytes(const kernel *k, const wk__binding *b) {
+  return wk__ceil_div(8 * k->states * wk__shape_chunks(b), 16) * 16;
+}
+static int64_t kept_at(const kernel *k, const wk__binding *b, int access) {
+  int64_t at = 0;
+  (void)wk__shape_kept_bytes(k->nest, b, &k->shape, access, &at);
+  return states_bytes(k, b) + at;
 }
 
 static int64_t value_of(const kernel *k, const wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
@@ -249,6 +270,8 @@ static int64_t value_of(const kernel *k, const wk__cuda_stream *s, const wk__bin
       return wk__shape_length(b);
     case WK__PTX_SCRATCH:
       return (int64_t)(uintptr_t)scratch;
+    case WK__PTX_KEPT:
+      return kept_at(k, b, arg->a);
     default:
       return (int64_t)(uintptr_t)s->faults;
   }
@@ -259,7 +282,7 @@ typedef struct grid {
 } grid;
 
 static grid grid_of(const kernel *k, const wk__binding *b) {
-  enum { THREADS = 256, LANES = WK__REDUCE_LANES };
+  enum { THREADS = 256, LANES = WK__REDUCE_LANES, SCAN_THREADS = 64 /* few rows go to many multiprocessors */ };
   int64_t count = count_of(k, b), warps = k->shape.warps, word = 8 * k->states;
   switch (k->shape.mode) {
     case WK__PTX_POINTWISE:
@@ -273,11 +296,15 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
       return (grid){wk__ceil_div(count, LANES), LANES * LANES, word * LANES * (LANES + wk__shape_chunks(b))};
     case WK__PTX_TILES:
       return (grid){count, THREADS, 0};
+    case WK__PTX_SCANS:
+    case WK__PTX_SCAN_PARTS:
+      return (grid){wk__ceil_div(count, SCAN_THREADS), SCAN_THREADS, 0};
     case WK__PTX_WHOLE:
       return (grid){count, LANES * LANES, 0};
     default:
       if (warps == 1) return (grid){wk__ceil_div(count * LANES, THREADS), THREADS, 0};
-      return (grid){count, LANES * warps, k->shape.mode == WK__PTX_ROWS ? word * LANES : word * wk__shape_chunks(b)};
+      if (k->shape.mode == WK__PTX_ROWS) return (grid){count, LANES * warps, word * LANES};
+      return (grid){count, LANES * warps, states_bytes(k, b) + wk__shape_kept_bytes(k->nest, b, &k->shape, -1, NULL)};
   }
 }
 
@@ -290,6 +317,8 @@ static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__bindi
                                       [WK__PTX_PARTS] = "parts",
                                       [WK__PTX_WHOLE] = "whole",
                                       [WK__PTX_TILES] = "tiles",
+                                      [WK__PTX_SCANS] = "scans",
+                                      [WK__PTX_SCAN_PARTS] = "scan parts",
                                       [WK__PTX_COLUMN_PARTS] = "column parts",
                                       [WK__PTX_COLUMN_WHOLE] = "column whole"};
   char mode[64], name[WK__CUDA_NAME_BYTES];
@@ -346,7 +375,8 @@ static wk_status give_parts(const kernel *parts, const kernel *whole, wk__cuda_s
 
 /* An index into a dim without elements leads nowhere, and what does not fit into a grid or shared memory is rare. */
 static bool is_taken(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, const wk__launch *launch) {
-  bool fits = wk__shape_chunks(b) * 64 <= d->shared_most || wk__shape_goes_in_parts(nest, d, b);
+  bool fits =
+      wk__shape_chunks(b) * 64 <= d->shared_most || wk__shape_goes_in_parts(nest, d, b) || wk__ptx_is_scanned(nest);
   if (wk__shape_count(b, 0, b->p) > (int64_t)INT32_MAX * 4 || !fits) return false;
   for (int a = 0; a < b->access_count; a++) {
     const wk__access *access = &nest->accesses[a];
@@ -362,13 +392,15 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
   *out_done = false;
   if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
   if (!wk__shape_of(nest, s->device, b, &shape)) return WK_OK;
-  const kernel *k = kernel_for(native, nest, s->device, b, &shape);
+  const kernel *k = kernel_for(native, nest, s, b, &shape);
   if (!k) return WK_OK;
   const kernel *whole = NULL;
-  if (shape.mode == WK__PTX_PARTS || shape.mode == WK__PTX_COLUMN_PARTS) {
-    shape.mode = shape.mode == WK__PTX_PARTS ? WK__PTX_WHOLE : WK__PTX_COLUMN_WHOLE;
+  if (shape.mode == WK__PTX_PARTS || shape.mode == WK__PTX_COLUMN_PARTS || shape.mode == WK__PTX_SCAN_PARTS) {
+    shape.mode = shape.mode == WK__PTX_PARTS        ? WK__PTX_WHOLE
+                 : shape.mode == WK__PTX_SCAN_PARTS ? WK__PTX_SCANS
+                                                    : WK__PTX_COLUMN_WHOLE;
     if (shape.mode == WK__PTX_COLUMN_WHOLE) shape.warps = WK__REDUCE_LANES;
-    whole = kernel_for(native, nest, s->device, b, &shape);
+    whole = kernel_for(native, nest, s, b, &shape);
     if (!whole) return WK_OK;
   }
   *out_done = true;
@@ -478,7 +510,7 @@ wk_status wk__cuda_together_add(wk__cuda_together *together, wk__cuda_native *na
   if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
   if (!wk__shape_of(nest, s->device, b, &shape) || shape.mode != WK__PTX_POINTWISE) return WK_OK;
   shape.together = 1;
-  const kernel *k = kernel_for(native, nest, s->device, b, &shape);
+  const kernel *k = kernel_for(native, nest, s, b, &shape);
   int64_t blocks = k ? grid_of(k, b).blocks : 0;
   if (!k || blocks > WK__CUDA_TABLE_BLOCKS) return WK_OK;
   table *t = table_of(together, k, s);

@@ -6,14 +6,13 @@
 
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
-#include "cuda/recording.h"
+#include "cuda/units.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
 
 #define NONE ((wk_value){0})
 
 static wk_int size(int64_t x) { return wk_int_of(x); }
-static uint64_t address(const wk_tensor *t) { return (uint64_t)(uintptr_t)wk__address(t); }
 
 /* ---- launches ---- */
 
@@ -26,24 +25,13 @@ static given of_sort(wk__cuda_sort *s) { return (given){s, (int)(sizeof *s / 8),
 static given of_places(wk__cuda_places *p) { return (given){p, (int)(sizeof *p / 8), 3}; }
 
 static wk_status launch(const wk_tensor *on, const char *name, int64_t blocks, int threads, given g) {
-  wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(on->device));
-  wk__cuda_address addresses[4];
-  CUfunction function;
-  if (blocks > INT32_MAX) return wk_fail(WK_NOT_IMPLEMENTED, "%lld blocks of %s", (long long)blocks, name);
-  for (int i = 0; i < g.address_count; i++) addresses[i] = (wk__cuda_address){i, ((const uint64_t *)g.words)[i]};
-  WK_TRY(wk__cuda_enter(s->device));
-  WK_TRY(wk__cuda_function(s->device, WK__CUDA_ORDER, name, &function));
-  CUevent begin;
-  wk__cuda_time_begin(s, &begin);
-  wk_status status = wk__cuda_give(s, &(wk__cuda_work){.function = function,
-                                                       .grid = {(unsigned)blocks, 1, 1},
-                                                       .threads = (unsigned)threads,
-                                                       .words = g.words,
-                                                       .word_count = g.word_count,
-                                                       .addresses = addresses,
-                                                       .address_count = g.address_count});
-  wk__cuda_time_end(s, begin, name);
-  return status;
+  return wk__cuda_call_unit(on, &(wk__cuda_unit_call){.module = WK__CUDA_ORDER,
+                                                      .kernel = name,
+                                                      .blocks = blocks,
+                                                      .threads = threads,
+                                                      .words = g.words,
+                                                      .word_count = g.word_count,
+                                                      .address_count = g.address_count});
 }
 
 enum { THREADS = 256, MOST_BLOCKS = 1 << 16, SORT_THREADS = WK__SORT_CHUNK / 2 };
@@ -81,13 +69,14 @@ static int64_t padded_length(int64_t count) {
 
 /* (rows, given) i64: the places of the first elements of contiguous rows in order. */
 static wk_tensor *places_of_first(const wk_tensor *rows, int64_t given, bool descending) {
-  wk__cuda_sort s = {.source = address(rows), .rows = wk__size(rows, 0), .count = wk__size(rows, 1), .given = given};
+  wk__cuda_sort s = {
+      .source = wk__cuda_at(rows), .rows = wk__size(rows, 0), .count = wk__size(rows, 1), .given = given};
   wk_int sizes[] = {rows->sizes[0], size(given)};
   s.padded = padded_length(s.count);
   wk_tensor *keys = scratch(rows, s.rows * s.padded, WK_INT64), *places = scratch(rows, s.rows * s.padded, WK_INT32);
   wk_tensor *out = wk_new_empty((wk_tensor *)rows, sizes, 2, WK_INT64, NONE);
   if (!keys || !places || !out) return NULL;
-  s.keys = address(keys), s.places = address(places), s.out = address(out);
+  s.keys = wk__cuda_at(keys), s.places = wk__cuda_at(places), s.out = wk__cuda_at(out);
   s.format = wk__key_format_of(rows->dtype);
   s.flip = descending ? UINT64_MAX >> (64 - 8 * s.format.size) : 0;
   return run_network(rows, &s) == WK_OK ? out : NULL;
@@ -137,12 +126,12 @@ static wk_status topk(wk__call *c) {
 /* (count of true) i64: places among the elements of a contiguous bool tensor, in order. The host waits for the count.
  */
 static wk_tensor *places_of_true(const wk_tensor *mask) {
-  wk__cuda_places p = {.source = address(mask), .count = wk__numel(mask)};
+  wk__cuda_places p = {.source = wk__cuda_at(mask), .count = wk__numel(mask)};
   p.chunks = wk__ceil_div(p.count, WK__PLACES_CHUNK);
   if (p.count == 0) return scratch(mask, 0, WK_INT64);
   wk_tensor *counts = scratch(mask, p.chunks + 1, WK_INT64);
   if (!counts) return NULL;
-  p.counts = address(counts);
+  p.counts = wk__cuda_at(counts);
   if (launch(mask, "kernel_places_count", p.chunks, THREADS, of_places(&p)) != WK_OK) return NULL;
   if (launch(mask, "kernel_places_sum", 1, THREADS, of_places(&p)) != WK_OK) return NULL;
   wk_tensor *last = wk_select_int(counts, 0, size(p.chunks));
@@ -150,7 +139,7 @@ static wk_tensor *places_of_true(const wk_tensor *mask) {
   if (!last || wk_tensor_item(last, &found) != WK_OK) return NULL;
   wk_tensor *out = scratch(mask, (int64_t)found, WK_INT64);
   if (!out || !found) return out;
-  p.out = address(out);
+  p.out = wk__cuda_at(out);
   return launch(mask, "kernel_places_give", p.chunks, THREADS, of_places(&p)) == WK_OK ? out : NULL;
 }
 
@@ -182,11 +171,11 @@ static wk_status nonzero(wk__call *c) {
 
 static wk_tensor *scanned(const wk_tensor *rows, int what) {
   enum { MOST_ROWS = 1 << 16 };
-  wk__cuda_scan s = {.source = address(rows), .rows = wk__size(rows, 0), .length = wk__size(rows, 1), .what = what};
+  wk__cuda_scan s = {.source = wk__cuda_at(rows), .rows = wk__size(rows, 0), .length = wk__size(rows, 1), .what = what};
   s.is_float = rows->dtype == WK_FLOAT64;
   wk_tensor *out = wk_new_empty((wk_tensor *)rows, rows->sizes, 2, what == WK__SCAN_LOG ? WK_FLOAT64 : WK_INT64, NONE);
   if (!out) return NULL;
-  s.out = address(out);
+  s.out = wk__cuda_at(out);
   given g = {&s, (int)(sizeof s / 8), 2};
   return launch(rows, "kernel_scan", wk__min(s.rows, MOST_ROWS), THREADS, g) == WK_OK ? out : NULL;
 }
@@ -231,10 +220,10 @@ static wk_status searchsorted(wk__call *c) {
   wk_tensor *rows = wk__cuda_plain(sorted, dtype), *values = wk__cuda_plain(c->args[A_self].tensor, dtype);
   if (!rows || !values || (sorter && !(sorter = wk__cuda_plain(sorter, WK_INT64)))) return wk_error_category();
   int64_t last = values->ndim ? wk__size(values, values->ndim - 1) : 1;
-  wk__cuda_search s = {.sorted = address(rows),
-                       .values = address(values),
-                       .out = address(out),
-                       .sorter = sorter ? address(sorter) : 0,
+  wk__cuda_search s = {.sorted = wk__cuda_at(rows),
+                       .values = wk__cuda_at(values),
+                       .out = wk__cuda_at(out),
+                       .sorter = sorter ? wk__cuda_at(sorter) : 0,
                        .length = wk__size(rows, rows->ndim - 1),
                        .each = rows->ndim == 1 ? 0 : last,
                        .count = wk__numel(out),

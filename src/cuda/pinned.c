@@ -4,6 +4,7 @@
  * given out again when the copies that used it are done. A copy notes its stream; where the block is released an event
  * is recorded on each such stream, and whoever wants the block next asks the events. Invariant: `blocks` are sorted by
  * address. Tests: tests/cuda/test_pinned.py. */
+#include "cuda/capture.h"
 #include "cuda/cuda.h"
 #include "cuda/internal.h"
 
@@ -13,6 +14,7 @@ typedef struct pinned {
   char *memory;
   int64_t bytes;
   bool is_used;
+  int shares;                /* while it is used: of who has allocated it, and of graphs that copy */
   wk__cuda_stream **streams; /* owned: whose copies use it */
   int64_t stream_count, stream_capacity;
   CUevent *events; /* owned: behind copies of former owners */
@@ -50,7 +52,10 @@ static pinned *block_at(const char *address) {
 static bool is_idle(pinned *p) {
   while (p->event_count) {
     CUevent last = p->events[p->event_count - 1];
-    if (wk__cuda.cuEventQuery(last) == CUDA_ERROR_NOT_READY) return false;
+    int mode = wk__cuda_allow_unsafe();
+    CUresult state = wk__cuda.cuEventQuery(last);
+    wk__cuda_allow_before(mode);
+    if (state == CUDA_ERROR_NOT_READY) return false;
     (void)wk__cuda.cuEventDestroy_v2(last);
     p->event_count--;
   }
@@ -87,12 +92,14 @@ static pinned *create(int64_t bytes) {
   if (wk__grow(&all.blocks, &all.capacity, all.count + 1, sizeof *all.blocks) != WK_OK) return NULL;
   pinned *p = wk__alloc_zeroed(sizeof *p);
   if (!p) return NULL;
+  int mode = wk__cuda_allow_unsafe();
   wk_status status = WK__CUDA(cuMemHostAlloc, &memory, (size_t)bytes, CU_MEMHOSTALLOC_PORTABLE);
-  if (status != WK_OK) {
+  if (status != WK_OK && !wk__cuda_captures()) {
     forget_free();
     wk_error_clear();
     status = WK__CUDA(cuMemHostAlloc, &memory, (size_t)bytes, CU_MEMHOSTALLOC_PORTABLE);
   }
+  wk__cuda_allow_before(mode);
   if (status != WK_OK) {
     wk__free(p);
     return NULL;
@@ -112,7 +119,7 @@ static pinned *create(int64_t bytes) {
 /* Behind the stream's work so far; where there can be no event, it is waited for. */
 static void record_behind(pinned *p, const wk__cuda_stream *s) {
   CUevent event;
-  if (wk__cuda_enter(s->device) != WK_OK) return;
+  if (s->capture || wk__cuda_enter(s->device) != WK_OK) return; /* before a capture its copies were waited for */
   if (wk__grow(&p->events, &p->event_capacity, p->event_count + 1, sizeof *p->events) == WK_OK &&
       wk__cuda.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
     if (wk__cuda.cuEventRecord(event, s->handle) == CUDA_SUCCESS) {
@@ -140,6 +147,7 @@ void *wk__cuda_pinned_allocate(int64_t bytes) {
   if (!p) p = create(rounded);
   if (p) {
     p->is_used = true;
+    p->shares = 1;
     all.usage.allocations++;
     all.usage.active++;
     all.usage.allocated += p->bytes;
@@ -154,7 +162,7 @@ void wk__cuda_pinned_release(void *memory) {
   if (!memory || !wk__cuda_opened()) return;
   pthread_mutex_lock(&all.lock);
   pinned *p = block_at(memory);
-  if (p && p->is_used) {
+  if (p && p->is_used && --p->shares == 0) {
     p->is_used = false;
     all.usage.frees++;
     all.usage.active--;
@@ -170,6 +178,11 @@ wk_status wk__cuda_pinned_note_use(wk__cuda_stream *s, const void *address) {
   wk_status status = WK_OK;
   pthread_mutex_lock(&all.lock);
   pinned *p = block_at(address);
+  if (p && s->capture) {
+    status = wk__cuda_graph_keep_pinned(s->capture, p->memory);
+    p->shares += status == WK_OK;
+    p = NULL;
+  }
   for (int64_t i = 0; p && i < p->stream_count; i++)
     if (p->streams[i] == s) p = NULL;
   if (p && (status = wk__grow(&p->streams, &p->stream_capacity, p->stream_count + 1, sizeof *p->streams)) == WK_OK)
@@ -229,7 +242,7 @@ void wk__cuda_pinned_usage_reset_totals(void) {
 
 void wk__cuda_pinned_empty_cache(void) {
   const wk__cuda_device *d = wk__cuda_opened();
-  if (!d || wk__cuda.cuCtxSetCurrent(d->context)) return;
+  if (!d || wk__cuda_captures() || wk__cuda.cuCtxSetCurrent(d->context)) return;
   pthread_mutex_lock(&all.lock);
   forget_free();
   pthread_mutex_unlock(&all.lock);

@@ -1,7 +1,8 @@
 /* mm, bmm, addmm and linear on the device: operands with their own strides, so that transposed and broadcast ones are
  * never copied. cuBLASLt does them where it is found and takes the layout (cublas.h); else those of small floats are
  * our own on tensor cores (tensor_cores.c), and all others the kernel of on_device/gemm.c, whose bits are the CPU's.
- * Types that none knows are the host's. Tests: tests/cuda/test_products.py, tests/device/. */
+ * Integers are multiplied as int64s. Types that none knows are the host's. Tests: tests/cuda/test_products.py,
+ * tests/device/. */
 #include <stdio.h>
 
 #include "cuda/cublas.h"
@@ -13,6 +14,7 @@
 #include "cuda/recording.h"
 #include "cuda/tier0.h"
 #include "ops/internal.h"
+#include "wick/operators.h"
 
 int wk__cuda_float_type(const wk_tensor *t) {
   switch (t->dtype) {
@@ -40,7 +42,8 @@ static wk_status run_own(wk__cuda_stream *s, const wk__cuda_product *p) {
   static const char *const names[] = {[WK__MEMORY_F16] = "kernel_gemm_f16",
                                       [WK__MEMORY_BF16] = "kernel_gemm_bf16",
                                       [WK__MEMORY_F32] = "kernel_gemm_f32",
-                                      [WK__MEMORY_F64] = "kernel_gemm_f64"};
+                                      [WK__MEMORY_F64] = "kernel_gemm_f64",
+                                      [WK__MEMORY_I64] = "kernel_gemm_i64"};
   CUfunction function;
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_GEMM, names[p->type], &function));
   int64_t tiles = p->batch * wk__ceil_div(p->m, TILE) * wk__ceil_div(p->n, TILE);
@@ -56,8 +59,11 @@ static wk_status run_own(wk__cuda_stream *s, const wk__cuda_product *p) {
 }
 
 static void note_time(const wk__cuda_stream *s, const wk__cuda_product *p, bool library, CUevent begin) {
-  static const char *const types[] = {
-      [WK__MEMORY_F16] = "f16", [WK__MEMORY_BF16] = "bf16", [WK__MEMORY_F32] = "f32", [WK__MEMORY_F64] = "f64"};
+  static const char *const types[] = {[WK__MEMORY_F16] = "f16",
+                                      [WK__MEMORY_BF16] = "bf16",
+                                      [WK__MEMORY_F32] = "f32",
+                                      [WK__MEMORY_F64] = "f64",
+                                      [WK__MEMORY_I64] = "i64"};
   char name[WK__CUDA_NAME_BYTES];
   (void)snprintf(name, sizeof name, "product%s %s %lld x %lldx%lldx%lld%s", library ? " (cuBLASLt)" : "",
                  types[p->type], (long long)p->batch, (long long)p->m, (long long)p->n, (long long)p->k,
@@ -68,7 +74,8 @@ static void note_time(const wk__cuda_stream *s, const wk__cuda_product *p, bool 
 }
 
 wk_status wk__cuda_multiply(const wk_tensor *out, wk__cuda_product *p) {
-  p->type = wk__cuda_float_type(out);
+  bool whole = out->dtype == WK_INT64;
+  p->type = whole ? WK__MEMORY_I64 : wk__cuda_float_type(out);
   p->tf32 = p->type == WK__MEMORY_F32 && wk__cuda_switches.products_tf32;
   wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(out->device));
   if (p->m == 0 || p->n == 0 || p->batch == 0) return WK_OK;
@@ -76,15 +83,15 @@ wk_status wk__cuda_multiply(const wk_tensor *out, wk__cuda_product *p) {
   bool done = false;
   CUevent begin;
   wk__cuda_time_begin(s, &begin);
-  wk_status status = p->k > 0 ? wk__cublas_run(s, p, &done) : WK_OK;
+  wk_status status = p->k > 0 && !whole ? wk__cublas_run(s, p, &done) : WK_OK;
   bool library = done;
-  if (status == WK_OK && !done) status = wk__cuda_run_on_tensor_cores(s, p, &done);
+  if (status == WK_OK && !done && !whole) status = wk__cuda_run_on_tensor_cores(s, p, &done);
   if (status == WK_OK && !done) status = run_own(s, p);
   if (WK_UNLIKELY(begin)) note_time(s, p, library, begin);
   return status;
 }
 
-/* ---- rows ---- */
+/* ---- matrices ---- */
 
 static wk__cuda_product of_matrices(const wk_tensor *a, const wk_tensor *b, const wk_tensor *out) {
   int d = a->ndim - 2; /* the first of a matrix's dims: of batches 1 */
@@ -98,24 +105,65 @@ static wk__cuda_product of_matrices(const wk_tensor *a, const wk_tensor *b, cons
   return p;
 }
 
-wk_status wk__cuda_mm(wk__call *c) {
-  if (wk__cuda_float_type(c->outputs[0]) < 0) return wk__cuda_run_kernel_on_host(c);
+/* Those of integers, in int64, which wraps to what the type itself would hold; NULL with the error set. */
+static wk_tensor *whole_product(wk_tensor *a, wk_tensor *b) {
+  a = wk__in_dtype(a, WK_INT64), b = wk__in_dtype(b, WK_INT64);
+  if (!a || !b) return NULL;
+  wk_int sizes[3];
+  for (int d = 0; d < a->ndim; d++) sizes[d] = (d == a->ndim - 1 ? b : a)->sizes[d];
+  wk_tensor *made = wk_new_empty(a, sizes, a->ndim, WK_INT64, (wk_value){0});
+  if (!made) return NULL;
+  wk__cuda_product p = of_matrices(a, b, made);
+  return wk__cuda_multiply(made, &p) == WK_OK ? made : NULL;
+}
+
+static wk_status give(const wk__call *c, wk_tensor *t) {
+  return t ? wk__copy_into(c->outputs[0], t) : wk_error_category();
+}
+
+/* What a row computes: floats' way, integers', or the host's. */
+static wk_status run_row(wk__call *c, const wk_tensor *operand, wk__kernel_fn *of_floats, wk__kernel_fn *of_integers) {
+  if (wk__cuda_float_type(c->outputs[0]) >= 0) return of_floats(c);
+  return wk__cuda_is_whole(operand) ? wk__cuda_in_scope(c, of_integers) : wk__cuda_run_kernel_on_host(c);
+}
+
+/* ---- mm, bmm ---- */
+
+static wk_status mm(wk__call *c) {
   wk__cuda_product p = of_matrices(c->args[0].tensor, c->args[1].tensor, c->outputs[0]);
   return wk__cuda_multiply(c->outputs[0], &p);
 }
+static wk_status whole_mm(wk__call *c) { return give(c, whole_product(c->args[0].tensor, c->args[1].tensor)); }
+wk_status wk__cuda_mm(wk__call *c) { return run_row(c, c->args[0].tensor, mm, whole_mm); }
+
+/* ---- addmm ---- */
 
 static double number(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)); }
 
-wk_status wk__cuda_addmm(wk__call *c) {
+static wk_status addmm(wk__call *c) {
   WK__ARGS(addmm);
   wk_tensor *out = c->outputs[0];
-  if (wk__cuda_float_type(out) < 0) return wk__cuda_run_kernel_on_host(c);
   wk__cuda_product p = of_matrices(c->args[A_mat1].tensor, c->args[A_mat2].tensor, out);
   p.alpha = number(&c->args[A_alpha]);
   p.beta = number(&c->args[A_beta]);
   if (p.beta != 0) WK_TRY(wk__copy_into(out, c->args[A_self].tensor));
   return wk__cuda_multiply(out, &p);
 }
+
+static wk_value whole(const wk_value *v) { return wk__v_int(wk__scalar_int(wk__value_scalar(v))); }
+
+static wk_status whole_addmm(wk__call *c) {
+  WK__ARGS(addmm);
+  wk_value alpha = whole(&c->args[A_alpha]), beta = whole(&c->args[A_beta]);
+  wk_tensor *t = whole_product(c->args[A_mat1].tensor, c->args[A_mat2].tensor);
+  if (t) t = wk_mul_Scalar(t, alpha);
+  if (!t || wk_int_guard_value(beta.integer) == 0) return give(c, t);
+  wk_tensor *self = wk__in_dtype(c->args[A_self].tensor, WK_INT64);
+  return give(c, self ? wk_add(t, self, beta) : NULL);
+}
+wk_status wk__cuda_addmm(wk__call *c) { return run_row(c, c->args[WK__ARG(addmm, mat1)].tensor, addmm, whole_addmm); }
+
+/* ---- linear ---- */
 
 /* Leading dims as one, without a copy. */
 static bool folds(const wk_tensor *t) {
@@ -140,14 +188,27 @@ static wk_status linear_of(const wk_tensor *x, const wk_tensor *w, wk_tensor *bi
   return wk__cuda_multiply(out, &p);
 }
 
-wk_status wk__cuda_linear(wk__call *c) {
+static wk_status linear(wk__call *c) {
   WK__ARGS(linear);
   wk_tensor *x = c->args[A_input].tensor, *out = c->outputs[0];
-  if (wk__cuda_float_type(out) < 0) return wk__cuda_run_kernel_on_host(c);
   wk_value rows = {0}, format = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
   if (!folds(x)) WK_TRY(wk__compute(WK__OP(clone), (wk_value[]){wk__v_tensor(x), format}, NULL, &rows));
   if (rows.tag == WK_VALUE_TENSOR) x = rows.tensor;
   wk_status status = linear_of(x, c->args[A_weight].tensor, wk__arg_tensor(c, A_bias), out);
   wk_value_release(&rows);
   return status;
+}
+
+static wk_status whole_linear(wk__call *c) {
+  WK__ARGS(linear);
+  wk_tensor *w = c->args[A_weight].tensor, *bias = wk__arg_tensor(c, A_bias), *out = c->outputs[0];
+  wk_int sizes[] = {wk_int_of(wk__numel(out) / wk__max(wk__size(w, 0), 1)), w->sizes[1]};
+  wk_tensor *rows = wk_reshape(c->args[A_input].tensor, sizes, 2), *t = rows ? whole_product(rows, wk_t(w)) : NULL;
+  if (t) t = wk_reshape(t, out->sizes, out->ndim);
+  if (!t || !bias) return give(c, t);
+  bias = wk__in_dtype(bias, WK_INT64);
+  return give(c, bias ? wk_add(t, bias, wk__v_int(1)) : NULL);
+}
+wk_status wk__cuda_linear(wk__call *c) {
+  return run_row(c, c->args[WK__ARG(linear, input)].tensor, linear, whole_linear);
 }

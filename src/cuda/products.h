@@ -5,13 +5,14 @@
 #include <stdint.h>
 
 /* C = beta C + alpha A B (+ row), batched; A (m, k) and B (k, n) of any strides, C (m, n) with contiguous columns.
- * Small floats are multiplied and summed in f32 and rounded once. Strides in elements. Shared with on_device/gemm.c. */
+ * Small floats are multiplied and summed in f32 and rounded once; alpha and beta of i64 are 0 or 1. Strides in
+ * elements. Shared with on_device/gemm.c. */
 typedef struct wk__cuda_product {
   uint64_t a, b, c, row; /* addresses; row: (n) added to each row of C, or 0 */
   int64_t m, n, k, batch;
   int64_t a_row, a_column, a_batch, b_row, b_column, b_batch, c_row, c_batch;
   double alpha, beta;
-  int32_t type; /* wk__cuda_memory_type: f16, bf16, f32, f64; of all matrices */
+  int32_t type; /* wk__cuda_memory_type: f16, bf16, f32, f64, i64; of all matrices */
   int32_t tf32; /* f32 may be multiplied as TF32 */
 } wk__cuda_product;
 

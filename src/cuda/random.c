@@ -1,12 +1,13 @@
 /* The device's generator (Philox: a seed and an offset, PyTorch's state of 16 bytes), and the rows that draw from it.
  *
  * A call takes the offset and adds the words that one thread may have used. Tensors are filled in the order of
- * addresses; one with gaps through a contiguous one. What is drawn elsewhere (gamma, poisson, ...) is the host's,
+ * addresses; one with gaps through a contiguous one. What is drawn on the host comes
  * from a generator of its kind that this one's state seeds. Tests: tests/cuda/test_random.py. */
 #include "cuda/random.h"
 
 #include <math.h>
 
+#include "cuda/capture.h"
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
 #include "cuda/program.h"
@@ -55,7 +56,7 @@ const wk__generator_type wk__philox_generator_type = {.kind = "CUDAGeneratorImpl
                                                       .set_state = set_state};
 
 /* A call's seed and offset; the next one begins `used` words further. */
-static void take(wk__generator *generator, uint64_t used, uint64_t *out_seed, uint64_t *out_offset) {
+void wk__cuda_take_words(wk__generator *generator, uint64_t used, uint64_t *out_seed, uint64_t *out_offset) {
   philox *p = (philox *)generator;
   pthread_mutex_lock(&generator->mutex);
   *out_seed = p->seed;
@@ -64,10 +65,17 @@ static void take(wk__generator *generator, uint64_t used, uint64_t *out_seed, ui
   pthread_mutex_unlock(&generator->mutex);
 }
 
+wk_status wk__cuda_take_drawn(const wk__cuda_stream *s, wk__generator *generator, uint64_t used, wk__cuda_drawn *out) {
+  out->generator = generator;
+  out->unit = 1;
+  wk__cuda_take_words(generator, s->capture ? 0 : used, &out->seed, &out->offset);
+  return s->capture ? wk__cuda_graph_draw(s->capture, generator, used, &out->offset) : WK_OK;
+}
+
 wk__generator *wk__cuda_host_generator(wk__generator *generator) {
   enum { WORDS_ON_HOST = 4096 };
   uint64_t value, offset;
-  take(generator, WORDS_ON_HOST, &value, &offset);
+  wk__cuda_take_words(generator, WORDS_ON_HOST, &value, &offset);
   return wk__generator_create(WK__CPU_DEVICE, value ^ offset * UINT64_C(0x9e3779b97f4a7c15));
 }
 
@@ -82,9 +90,9 @@ static int64_t blocks_for(const wk__cuda_device *d, int64_t n) {
 
 int64_t wk__cuda_mask_threads(const wk__cuda_device *device, int64_t n) { return THREADS * blocks_for(device, n); }
 
-void wk__cuda_take_mask(const wk__cuda_device *device, wk__generator *generator, int64_t n, uint64_t *out_seed,
-                        uint64_t *out_offset) {
-  take(generator, 4 * (uint64_t)((n - 1) / (4 * wk__cuda_mask_threads(device, n)) + 1), out_seed, out_offset);
+wk_status wk__cuda_take_mask(const wk__cuda_stream *s, wk__generator *generator, int64_t n, wk__cuda_drawn *out) {
+  return wk__cuda_take_drawn(s, generator, 4 * (uint64_t)((n - 1) / (4 * wk__cuda_mask_threads(s->device, n)) + 1),
+                             out);
 }
 
 /* `each`: values a draw gives. */
@@ -94,10 +102,12 @@ static wk_status launch(wk__generator *generator, const wk_tensor *out, const ch
   CUfunction function;
   const wk__cuda_address addresses[] = {{offsetof(wk__cuda_draws, out) / 8, f->out},
                                         {offsetof(wk__cuda_draws, p) / 8, f->p}};
+  wk__cuda_drawn drawn = WK__CUDA_DRAWN_IN_FILL;
   if (!generator) return wk_error_category();
   if (f->n == 0) return WK_OK;
   int64_t blocks = blocks_for(s->device, f->n), turn = each * THREADS * blocks;
-  take(generator, 4 * (uint64_t)((f->n - 1) / turn + 1), &f->seed, &f->offset);
+  WK_TRY(wk__cuda_take_drawn(s, generator, 4 * (uint64_t)((f->n - 1) / turn + 1), &drawn));
+  f->seed = drawn.seed, f->offset = drawn.offset;
   WK_TRY(wk__cuda_enter(s->device));
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_RANDOM, kernel, &function));
   CUevent begin;
@@ -108,7 +118,8 @@ static wk_status launch(wk__generator *generator, const wk_tensor *out, const ch
                                                        .words = f,
                                                        .word_count = (int)(sizeof *f / 8),
                                                        .addresses = addresses,
-                                                       .address_count = f->p ? 2 : 1});
+                                                       .address_count = f->p ? 2 : 1,
+                                                       .drawn = &drawn});
   wk__cuda_time_end(s, begin, kernel);
   return status;
 }
@@ -279,7 +290,9 @@ static wk_status shuffle_islands(wk__generator *generator, const wk_tensor *keys
   const wk__cuda_address addresses[] = {{offsetof(wk__cuda_draws, out) / 8, f.out},
                                         {offsetof(wk__cuda_draws, p) / 8, f.p}};
   CUfunction function;
-  take(generator, (uint64_t)wk__ceil_div(f.n, 4) * 4, &f.seed, &f.offset);
+  wk__cuda_drawn drawn = WK__CUDA_DRAWN_IN_FILL;
+  WK_TRY(wk__cuda_take_drawn(s, generator, (uint64_t)wk__ceil_div(f.n, 4) * 4, &drawn));
+  f.seed = drawn.seed, f.offset = drawn.offset;
   WK_TRY(wk__cuda_enter(s->device));
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_RANDOM, "kernel_islands", &function));
   return wk__cuda_give(s, &(wk__cuda_work){.function = function,
@@ -288,7 +301,8 @@ static wk_status shuffle_islands(wk__generator *generator, const wk_tensor *keys
                                            .words = &f,
                                            .word_count = (int)(sizeof f / 8),
                                            .addresses = addresses,
-                                           .address_count = 2});
+                                           .address_count = 2,
+                                           .drawn = &drawn});
 }
 
 /* Equal keys are there with a probability of a tenth at most. */
@@ -336,6 +350,35 @@ wk_status wk__cuda_bernoulli_p(wk__call *c) {
   WK_TRY(check_probability(f.a));
   return fill_tensor(generator_of(c, 2), c->outputs[0], f);
 }
+
+/* Each by its own probability. */
+static wk_status fill_by_tensor(wk__generator *generator, wk_tensor *t, wk_tensor *p) {
+  wk_dtype dtype = t->dtype == WK_FLOAT64 ? WK_FLOAT64 : WK_FLOAT32;
+  p = wk_expand(wk__in_dtype(p, dtype), t->sizes, t->ndim, false);
+  wk_tensor *all = p ? wk_new_empty(p, t->sizes, t->ndim, dtype, NONE) : NULL;
+  if (!all) return wk_error_category();
+  WK_TRY(wk__copy_into(all, p));
+  wk_tensor *made = wk_new_empty(all, t->sizes, t->ndim, (wk_dtype)t->dtype, NONE);
+  if (!made) return wk_error_category();
+  WK_TRY(fill_dense(generator, made,
+                    (wk__cuda_draws){.draw = WK__DRAW_BERNOULLI_P, .p = (uint64_t)(uintptr_t)wk__address(all)}));
+  return wk__copy_into(t, made);
+}
+
+static wk_status bernoulli(wk__call *c) {
+  return fill_by_tensor(generator_of(c, last_argument(c)), c->outputs[0], c->args[0].tensor);
+}
+wk_status wk__cuda_bernoulli(wk__call *c) {
+  WK_TRY(require_float(c->args[0].tensor, "bernoulli_tensor_cuda_p_"));
+  return wk__cuda_in_scope(c, bernoulli);
+}
+
+static wk_status bernoulli_tensor(wk__call *c) {
+  WK_TRY(fill_by_tensor(generator_of(c, last_argument(c)), c->args[0].tensor, c->args[1].tensor));
+  c->results[0] = wk__v_tensor(wk__retain(c->args[0].tensor));
+  return WK_OK;
+}
+wk_status wk__cuda_bernoulli_tensor(wk__call *c) { return wk__cuda_in_scope(c, bernoulli_tensor); }
 
 /* ---- dropout ---- */
 

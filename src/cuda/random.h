@@ -14,11 +14,14 @@ typedef enum wk__cuda_draw {
   WK__DRAW_CAUCHY,      /* median a, width b */
   WK__DRAW_LOG_NORMAL,  /* exp of a normal one */
   WK__DRAW_INTEGER,     /* base + word % range; range 0: 2^64 */
+  WK__DRAW_GAMMA,       /* by rejection: shapes in p, */
+  WK__DRAW_POISSON,     /* rates in p, NaN where one is below 0 */
+  WK__DRAW_BINOMIAL,    /* counts in p and probabilities in q */
 } wk__cuda_draw;
 
 /* n values, contiguous in the order of addresses. */
 typedef struct wk__cuda_draws {
-  uint64_t out, p; /* addresses; p: (n) f32 or, where out is f64, f64 */
+  uint64_t out, p, q; /* addresses; p, q: (n) f32 or, where out is f64, f64; 0: none */
   int64_t n;
   uint64_t seed, offset; /* of the generator, in front of the call */
   uint64_t range;
@@ -28,6 +31,8 @@ typedef struct wk__cuda_draws {
   int32_t type;      /* wk__cuda_memory_type of out */
   int32_t two_words; /* integers of 64 bits */
   int32_t stride;    /* elements a thread takes at a time: of dropout's mask; else 1 */
+  int32_t single;    /* by rejection: the result is of float32 */
+  int32_t reserved;
 } wk__cuda_draws;
 
 #endif

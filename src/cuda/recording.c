@@ -15,30 +15,7 @@
 
 #include <stdlib.h>
 
-/* ---- modules ---- */
-
-struct wk__cuda_held {
-  _Atomic int references;
-  _Atomic bool recorded; /* a graph may run it, whose end is not waited for */
-  const wk__cuda_device *device;
-  CUmodule module;
-};
-
-wk__cuda_held *wk__cuda_hold(const wk__cuda_device *device, CUmodule module) {
-  wk__cuda_held *held = wk__alloc_zeroed(sizeof *held);
-  if (!held) return NULL;
-  *held = (wk__cuda_held){.references = 1, .device = device, .module = module};
-  return held;
-}
-
-void wk__cuda_let_go(wk__cuda_held *held) {
-  if (!held || atomic_fetch_sub(&held->references, 1) > 1) return;
-  if (wk__cuda_enter(held->device) == WK_OK) {
-    if (atomic_load(&held->recorded)) (void)wk__cuda.cuCtxSynchronize();
-    (void)wk__cuda.cuModuleUnload(held->module);
-  }
-  wk__free(held);
-}
+#include "cuda/capture.h"
 
 /* ---- a recording ---- */
 
@@ -179,13 +156,17 @@ static int64_t taken_end(const wk__recording *r, int64_t step) {
 
 /* ---- giving ---- */
 
-static wk_status launch(const wk__cuda_stream *s, const wk__cuda_work *w) {
+static wk_status launch(wk__cuda_stream *s, const wk__cuda_work *w) {
   void *params[] = {w->words};
+  const void *words = w->words;
+  int64_t bytes = 8 * (int64_t)w->word_count;
+  if (!w->function && s->capture && !(words = wk__cuda_graph_keep(s->capture, words, bytes)))
+    return wk_error_category();
   if (!w->function)
-    return WK__CUDA(cuMemcpyHtoDAsync_v2, (CUdeviceptr)(uintptr_t)w->to, w->words, 8 * (size_t)w->word_count,
-                    s->handle);
-  return WK__CUDA(cuLaunchKernel, w->function, w->grid[0], w->grid[1], w->grid[2], w->threads, 1, 1, w->shared,
-                  s->handle, params, NULL);
+    return WK__CUDA(cuMemcpyHtoDAsync_v2, (CUdeviceptr)(uintptr_t)w->to, words, (size_t)bytes, s->handle);
+  WK_TRY(WK__CUDA(cuLaunchKernel, w->function, w->grid[0], w->grid[1], w->grid[2], w->threads, 1, 1, w->shared,
+                  s->handle, params, NULL));
+  return s->capture ? wk__cuda_graph_note(s, w) : WK_OK;
 }
 
 static void *filled(const wk__recording *r, const note *n) { return (char *)r->owns[n->own].address + n->at; }
@@ -253,16 +234,24 @@ static wk_status give_until(wk__recording *r, int64_t step, const uint64_t *begi
   return give_notes(r, step < r->step_count ? r->steps[step].first_note : r->note_count, begins);
 }
 
-static CUDA_KERNEL_NODE_PARAMS params_of(const note *n, void **params) {
-  return (CUDA_KERNEL_NODE_PARAMS){.func = n->function,
-                                   .gridDimX = n->grid[0],
-                                   .gridDimY = n->grid[1],
-                                   .gridDimZ = n->grid[2],
-                                   .blockDimX = n->threads,
+CUDA_KERNEL_NODE_PARAMS wk__cuda_node_params(const wk__cuda_work *w, void **params) {
+  return (CUDA_KERNEL_NODE_PARAMS){.func = w->function,
+                                   .gridDimX = w->grid[0],
+                                   .gridDimY = w->grid[1],
+                                   .gridDimZ = w->grid[2],
+                                   .blockDimX = w->threads,
                                    .blockDimY = 1,
                                    .blockDimZ = 1,
-                                   .sharedMemBytes = n->shared,
+                                   .sharedMemBytes = w->shared,
                                    .kernelParams = params};
+}
+
+static CUDA_KERNEL_NODE_PARAMS params_of(const note *n, void **params) {
+  wk__cuda_work w = {.function = n->function,
+                     .grid = {n->grid[0], n->grid[1], n->grid[2]},
+                     .threads = n->threads,
+                     .shared = n->shared};
+  return wk__cuda_node_params(&w, params);
 }
 
 static wk_status tell_node(wk__recording *r, const variant *v, const note *n) {
@@ -417,10 +406,7 @@ static wk_status note_work(wk__recording *r, const wk__cuda_work *w) {
   for (int i = 0; i < w->address_count; i++) WK_TRY(note_place(r, w, &w->addresses[i]));
   n.place_count = (int32_t)r->place_count - n.first_place;
   WK_TRY(wk__grow(&r->notes, &r->note_capacity, r->note_count + 1, sizeof n));
-  if (n.held) {
-    atomic_fetch_add(&n.held->references, 1);
-    atomic_store(&n.held->recorded, true);
-  }
+  if (n.held) (void)wk__cuda_hold_again(n.held);
   r->notes[r->note_count++] = n;
   return WK_OK;
 }

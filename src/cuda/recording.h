@@ -11,7 +11,8 @@
  * recording. */
 typedef struct wk__cuda_held wk__cuda_held;
 wk__cuda_held *wk__cuda_hold(const wk__cuda_device *device, CUmodule steal_module); /* NULL for want of memory */
-void wk__cuda_let_go(wk__cuda_held *held);                                          /* NULL is fine */
+wk__cuda_held *wk__cuda_hold_again(wk__cuda_held *held); /* a share for a graph, whose end is not waited for */
+void wk__cuda_let_go(wk__cuda_held *held);               /* NULL is fine */
 
 /* An argument that is an address. `of` lies in the memory that it is meant for, which it need not itself: the first
  * element of a buffer, say. */
@@ -19,6 +20,18 @@ typedef struct wk__cuda_address {
   uint32_t word;
   uint64_t of;
 } wk__cuda_address;
+
+/* Words of a generator that a launch draws from `offset` on, which its arguments say in units of so many. */
+typedef struct wk__cuda_drawn {
+  struct wk__generator *generator;
+  uint64_t seed, offset;
+  uint32_t seed_word, offset_word, unit;
+} wk__cuda_drawn;
+
+/* Of a launch that is given a wk__cuda_draws. */
+#define WK__CUDA_DRAWN_IN_FILL                                       \
+  ((wk__cuda_drawn){.seed_word = offsetof(wk__cuda_draws, seed) / 8, \
+                    .offset_word = offsetof(wk__cuda_draws, offset) / 8})
 
 /* A launch, or, without a function, words that go to memory of the device. */
 typedef struct wk__cuda_work {
@@ -30,7 +43,9 @@ typedef struct wk__cuda_work {
   int word_count;
   const wk__cuda_address *addresses; /* those of other than the device's own memory */
   int address_count;
+  const wk__cuda_drawn *drawn; /* NULL: it draws nothing */
 } wk__cuda_work;
+CUDA_KERNEL_NODE_PARAMS wk__cuda_node_params(const wk__cuda_work *work, void **params);
 WK_MUST_USE wk_status wk__cuda_give(wk__cuda_stream *stream, const wk__cuda_work *work);
 
 /* Work that only a library knows: `give` gives it to the stream that it is told, more than once, and says whether it

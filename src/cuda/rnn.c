@@ -6,7 +6,7 @@
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
 #include "cuda/products.h"
-#include "cuda/recording.h"
+#include "cuda/units.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
 
@@ -21,7 +21,6 @@ typedef struct layer {
   const wk_tensor *like;                               /* of the layer's dtype and device */
 } layer;
 
-static uint64_t at(const wk_tensor *t) { return t ? (uint64_t)(uintptr_t)wk__address(t) : 0; }
 static wk_tensor *plain(wk_tensor *t) { return t ? wk_contiguous(t, NULL) : NULL; }
 static int64_t rows_of(const layer *l, int64_t step) { return l->batch_sizes ? l->batch_sizes[step] : l->sequences; }
 /* Of a row of n vectors, `row` rows further. */
@@ -56,28 +55,15 @@ static wk_status describe(layer *l, const char *mode, bool reverse, const wk_ten
 
 static wk_status launch(const layer *l, const char *name, wk__cuda_cells *s) {
   enum { THREADS = 128, MOST_BLOCKS = 1 << 16 };
-  wk__cuda_stream *stream = wk__cuda_stream_of(wk__stream_of(l->like->device));
-  wk__cuda_address addresses[WK__CELLS_ADDRESSES];
-  CUfunction function;
-  CUevent begin;
-  int count = 0;
   s->mode = l->mode, s->units = l->units, s->is_double = l->like->dtype == WK_FLOAT64;
-  for (uint32_t i = 0; i < WK__CELLS_ADDRESSES; i++)
-    if (((const uint64_t *)s)[i]) addresses[count++] = (wk__cuda_address){i, ((const uint64_t *)s)[i]};
-  WK_TRY(wk__cuda_enter(stream->device));
-  WK_TRY(wk__cuda_function(stream->device, WK__CUDA_CELLS, name, &function));
   int64_t blocks = wk__min(wk__ceil_div(s->rows * s->units, THREADS), MOST_BLOCKS);
-  if (!blocks) return WK_OK;
-  wk__cuda_time_begin(stream, &begin);
-  wk_status status = wk__cuda_give(stream, &(wk__cuda_work){.function = function,
-                                                            .grid = {(unsigned)blocks, 1, 1},
-                                                            .threads = THREADS,
-                                                            .words = s,
-                                                            .word_count = (int)(sizeof *s / 8),
-                                                            .addresses = addresses,
-                                                            .address_count = count});
-  wk__cuda_time_end(stream, begin, name);
-  return status;
+  return wk__cuda_call_unit(l->like, &(wk__cuda_unit_call){.module = WK__CUDA_CELLS,
+                                                           .kernel = name,
+                                                           .blocks = blocks,
+                                                           .threads = THREADS,
+                                                           .words = s,
+                                                           .word_count = (int)(sizeof *s / 8),
+                                                           .address_count = WK__CELLS_ADDRESSES});
 }
 
 static int64_t first_of(const layer *l, int64_t step) {
@@ -111,13 +97,18 @@ static wk_status run_forward(wk__call *c) {
   if (!hidden) return wk_error_category();
   WK_TRY(wk__copy_into(c->outputs[WK__RNN_HN], hx));
   if (cx) WK_TRY(wk__copy_into(c->outputs[WK__RNN_CN], cx));
-  wk__cuda_cells s = {.kept = at(c->outputs[WK__RNN_KEPT]),
-                      .out = at(c->outputs[WK__RNN_OUTPUT]),
-                      .state = l.mode == WK__CELLS_LSTM ? at(c->outputs[WK__RNN_CN]) : 0,
-                      .input = at(gates),
-                      .hidden = at(hidden),
-                      .last = at(c->outputs[WK__RNN_HN])};
-  wk__cuda_product p = {.a = s.last, .b = at(weight), .c = at(hidden), .row = at(bias), .alpha = 1, .batch = 1};
+  wk__cuda_cells s = {.kept = wk__cuda_at(c->outputs[WK__RNN_KEPT]),
+                      .out = wk__cuda_at(c->outputs[WK__RNN_OUTPUT]),
+                      .state = l.mode == WK__CELLS_LSTM ? wk__cuda_at(c->outputs[WK__RNN_CN]) : 0,
+                      .input = wk__cuda_at(gates),
+                      .hidden = wk__cuda_at(hidden),
+                      .last = wk__cuda_at(c->outputs[WK__RNN_HN])};
+  wk__cuda_product p = {.a = s.last,
+                        .b = wk__cuda_at(weight),
+                        .c = wk__cuda_at(hidden),
+                        .row = wk__cuda_at(bias),
+                        .alpha = 1,
+                        .batch = 1};
   p.n = p.c_row = l.gates * l.units, p.k = p.a_row = p.b_column = l.units, p.a_column = p.b_row = 1;
   int64_t first = l.reverse ? l.rows : 0;
   for (int64_t k = 0; k < l.steps; k++) {
@@ -187,15 +178,15 @@ static wk_status run_backward(wk__call *c) {
   WK_TRY(begin_with(out[WK__RNN_GRAD_HX], wk__arg_tensor(c, A_grad_hn)));
   WK_TRY(begin_with(out[WK__RNN_GRAD_CX], wk__arg_tensor(c, A_grad_cn)));
   WK_TRY(fill_all_states(&l, states, output, hx));
-  wk__cuda_cells s = {.kept = at(kept),
-                      .out = at(output),
-                      .state = at(states),
-                      .last = at(out[WK__RNN_GRAD_HX]),
-                      .grad_output = at(grad_output),
-                      .grad_state = l.mode == WK__CELLS_LSTM ? at(out[WK__RNN_GRAD_CX]) : 0,
-                      .by_input = at(out[WK__RNN_GRAD_GATES]),
-                      .by_hidden = at(out[WK__RNN_GRAD_HIDDEN])};
-  wk__cuda_product p = {.b = at(weight), .c = s.last, .alpha = 1, .beta = l.mode == WK__CELLS_GRU, .batch = 1};
+  wk__cuda_cells s = {.kept = wk__cuda_at(kept),
+                      .out = wk__cuda_at(output),
+                      .state = wk__cuda_at(states),
+                      .last = wk__cuda_at(out[WK__RNN_GRAD_HX]),
+                      .grad_output = wk__cuda_at(grad_output),
+                      .grad_state = l.mode == WK__CELLS_LSTM ? wk__cuda_at(out[WK__RNN_GRAD_CX]) : 0,
+                      .by_input = wk__cuda_at(out[WK__RNN_GRAD_GATES]),
+                      .by_hidden = wk__cuda_at(out[WK__RNN_GRAD_HIDDEN])};
+  wk__cuda_product p = {.b = wk__cuda_at(weight), .c = s.last, .alpha = 1, .beta = l.mode == WK__CELLS_GRU, .batch = 1};
   p.k = p.a_row = l.gates * l.units, p.n = p.c_row = p.b_row = l.units, p.a_column = p.b_column = 1;
   int64_t first = l.reverse ? 0 : l.rows;
   for (int64_t k = 0; k < l.steps; k++) {

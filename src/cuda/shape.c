@@ -63,9 +63,49 @@ static uint8_t step_of(const wk__nest *nest) {
   return (uint8_t)each;
 }
 
+int64_t wk__shape_kept_bytes(const wk__nest *nest, const wk__binding *b, const wk__ptx_shape *s, int of,
+                             int64_t *out_at) {
+  int64_t bytes = 0;
+  for (int a = 0; a < WK__PTX_MOST_KEPT; a++) {
+    if (!(s->kept >> a & 1)) continue;
+    if (a == of) *out_at = bytes;
+    bytes += wk__ceil_div(wk__shape_length(b) * wk__shape_item(nest, a), 16) * 16;
+  }
+  return bytes;
+}
+
+/* Blocks have a multiprocessor's shared memory to themselves; what is left of its warps has to keep memory busy. */
+static bool stays_busy(const wk__cuda_device *d, const wk__ptx_shape *s, int64_t bytes, int64_t item) {
+  enum { LEAST_UNDER_WAY = 16 << 10, OF_A_BLOCK = 1 << 10 };
+  int64_t blocks = wk__min((int64_t)d->shared_most / (bytes + OF_A_BLOCK), 2048 / (32 * s->warps));
+  return blocks * s->warps * WK__REDUCE_LANES * s->each * item >= LEAST_UNDER_WAY;
+}
+
+/* Long rows that several phases go through: as many of them as fit stay in shared memory after the first. */
+static void keep_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
+  uint8_t first[WK__PTX_MOST_KEPT];
+  uint16_t again = s->mode == WK__PTX_LONG_ROWS && s->warps > 1 && b->r == 1 ? wk__ptx_read_again(nest, first) : 0;
+  for (int a = 0; a < b->access_count && a < WK__PTX_MOST_KEPT; a++) {
+    if (!(again >> a & 1) || b->stride[a][b->p] == 0) continue;
+    s->kept |= (uint16_t)(1 << a);
+    int64_t bytes = wk__shape_kept_bytes(nest, b, s, -1, NULL) + 64 * wk__shape_chunks(b);
+    if (bytes > d->shared_most || !stays_busy(d, s, bytes, wk__shape_item(nest, a))) s->kept &= (uint16_t) ~(1 << a);
+  }
+}
+
+static void set_scan(const wk__nest *nest, const wk__binding *b, wk__ptx_shape *s) {
+  s->warps = wk__shape_chunks(b) > 1 ? 2 : 1;
+  s->mode = s->warps > 1 ? WK__PTX_SCAN_PARTS : WK__PTX_SCANS;
+  s->each = nest->instr_count <= 24 && b->r == 1 ? 8 : LARGE_STEP;
+}
+
 static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
   int64_t rounds = wk__ceil_div(wk__shape_length(b), WK__REDUCE_LANES), most = most_rounds(nest);
   if (rounds == 0) return false;
+  if (wk__ptx_is_scanned(nest)) {
+    set_scan(nest, b, s);
+    return true;
+  }
   s->mode = WK__PTX_ROWS;
   s->warps = (uint8_t)wk__min(wk__ceil_div(rounds, most), MOST_WARPS);
   s->each = (uint8_t)wk__min(wk__ceil_div(rounds, s->warps), WK__PTX_MAX_EACH);
@@ -105,6 +145,7 @@ static int tile_loop_of(const wk__nest *nest, const wk__binding *b) {
 static bool is_whole(const wk__binding *b, const wk__ptx_shape *s) {
   int64_t step = WK__REDUCE_LANES * s->each, length = wk__shape_length(b);
   if (s->mode == WK__PTX_SHORT_ROWS) return true;
+  if (s->mode == WK__PTX_SCANS || s->mode == WK__PTX_SCAN_PARTS) return length % s->each == 0;
   if (s->mode == WK__PTX_ROWS) return length == step * s->warps;
   bool chunks = s->mode == WK__PTX_LONG_ROWS || s->mode == WK__PTX_PARTS;
   return chunks && length % step == 0 && WK__REDUCE_CHUNK % step == 0;
@@ -129,6 +170,7 @@ bool wk__shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk_
     s->each = (uint8_t)vector_of(nest, b);
   else if (b->r == 0 || !set_rows(nest, device, b, s))
     return false;
+  keep_rows(nest, device, b, s);
   s->whole = nest->reduction_dims > 0 && is_whole(b, s);
   for (int w = 0; w < b->walker_count; w++)
     for (int d = 0; d < b->p + b->r; d++) {

@@ -23,6 +23,11 @@ static inline int64_t wk__shape_item(const wk__nest *nest, int access) {
   return (int64_t)wk__dtypes[nest->buffers[nest->accesses[access].buffer].dtype].size;
 }
 
+/* Bytes of shared memory that the rows of a shape's kept accesses take; out_at: where access `of` begins, if not NULL.
+ */
+int64_t wk__shape_kept_bytes(const wk__nest *nest, const wk__binding *binding, const wk__ptx_shape *shape, int of,
+                             int64_t *out_at);
+
 /* Rows that few warps would have to themselves. */
 bool wk__shape_goes_in_parts(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *binding);
 /* False: the launch is the interpreter's. */

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "codegen/kernel_abi.h"
+#include "cuda/blocks.h"
+#include "cuda/capture.h"
 #include "cuda/cuda.h"
 #include "cuda/internal.h"
 #include "cuda/recording.h"
@@ -51,11 +53,21 @@ wk__stream *wk__cuda_create_stream(int index) {
   return wk__cuda_make_stream(d, handle, &s) == WK_OK ? &s->head : NULL;
 }
 
+wk__stream *wk__cuda_external_stream(int index, void *handle) {
+  wk__cuda_device *d = wk__cuda_device_get(index);
+  wk__cuda_stream *s = NULL;
+  if (!d || wk__cuda_enter(d) != WK_OK) return NULL;
+  for (s = d->memory->streams; s; s = s->next)
+    if (s->handle == handle) return &s->head;
+  return wk__cuda_make_stream(d, handle, &s) == WK_OK ? &s->head : NULL;
+}
+
 void *wk__cuda_stream_handle(const wk__stream *stream) { return ((const wk__cuda_stream *)stream->own)->handle; }
 
 /* ---- faults ---- */
 
 wk_status wk__cuda_take_faults(wk__cuda_stream *s) {
+  if (WK_UNLIKELY(s->replaying != NULL) && s->replaying != s) WK_TRY(wk__cuda_take_faults(s->replaying));
   if (WK_LIKELY(s->faults->bits == 0)) return WK_OK;
   wk__cuda_faults seen = *s->faults;
   *s->faults = (wk__cuda_faults){0};
@@ -65,8 +77,21 @@ wk_status wk__cuda_take_faults(wk__cuda_stream *s) {
                  seen.dim, (long long)seen.size);
 }
 
+/* torch.cuda.set_sync_debug_mode */
+_Atomic int wk__cuda_sync_mode;
+enum { SYNC_WARNS = 1, SYNC_FAILS = 2 };
+
+wk_status wk__cuda_tell_of_wait(void) {
+  int mode = atomic_load_explicit(&wk__cuda_sync_mode, memory_order_relaxed);
+  if (WK_LIKELY(!mode)) return WK_OK;
+  if (mode == SYNC_FAILS) return wk_fail(WK_RUNTIME_ERROR, "called a synchronizing CUDA operation");
+  wk__thread.warning = "called a synchronizing CUDA operation";
+  return WK_OK;
+}
+
 wk_status wk__cuda_synchronize(wk__stream *stream) {
   wk__cuda_stream *s = wk__cuda_stream_of(stream);
+  WK_TRY(wk__cuda_tell_of_wait());
   WK_TRY(wk__cuda_enter(s->device));
   wk__cuda_not_recorded("it waits for the device");
   WK_TRY(WK__CUDA(cuStreamSynchronize, s->handle));
@@ -84,7 +109,7 @@ static bool checks_each(void) {
 }
 
 wk_status wk__cuda_check_work(wk__cuda_stream *s) {
-  if (WK_LIKELY(!checks_each())) return WK_OK;
+  if (WK_LIKELY(!checks_each()) || s->capture) return WK_OK;
   WK_TRY(WK__CUDA(cuStreamSynchronize, s->handle));
   return wk__cuda_take_faults(s);
 }
@@ -116,7 +141,9 @@ wk_status wk__cuda_record(wk__event *event, wk__stream *stream) {
 wk_status wk__cuda_wait(wk__stream *stream, const wk__event *event) {
   WK_TRY(wk__cuda_enter(wk__cuda_stream_of(stream)->device));
   wk__cuda_not_recorded("it waits for another stream");
-  return WK__CUDA(cuStreamWaitEvent, wk__cuda_stream_of(stream)->handle, event->handle, 0);
+  WK_TRY(WK__CUDA(cuStreamWaitEvent, wk__cuda_stream_of(stream)->handle, event->handle, 0));
+  wk__cuda_join_capture(wk__cuda_stream_of(stream));
+  return WK_OK;
 }
 
 bool wk__cuda_is_done(const wk__event *event) { return wk__cuda.cuEventQuery(event->handle) == CUDA_SUCCESS; }

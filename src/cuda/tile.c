@@ -6,13 +6,14 @@
 
 #include "codegen/ptx_tile.h"
 #include "cuda/internal.h"
+#include "cuda/recording.h"
 
 typedef struct made made;
 struct made {
   made *next;
   const wk__cuda_device *device;
-  uint64_t multiples; /* arguments that are multiples of 16 */
-  CUmodule module;
+  uint64_t multiples;  /* arguments that are multiples of 16 */
+  wk__cuda_held *held; /* a share of the function's module */
   CUfunction function;
   int threads, shared;
 };
@@ -28,7 +29,7 @@ static void release(wk__tile_code *head) {
   cuda_tiles *t = (cuda_tiles *)head;
   for (made *m = atomic_load(&t->first), *next; m; m = next) {
     next = m->next;
-    if (wk__cuda_enter(m->device) == WK_OK) (void)wk__cuda.cuModuleUnload(m->module);
+    wk__cuda_let_go(m->held);
     wk__free(m);
   }
   pthread_mutex_destroy(&t->lock);
@@ -60,8 +61,13 @@ static wk_status load(const wk__cuda_device *d, const wk__ptx_tile_kernel *writt
                    "out of resource: shared memory, Required: %d, Hardware limit: %d. Reducing block sizes may help.",
                    written->shared, d->shared_most);
   m->threads = written->threads, m->shared = written->shared;
-  WK_TRY(wk__cuda_load(written->text, &m->module));
-  WK_TRY(WK__CUDA(cuModuleGetFunction, &m->function, m->module, "wick"));
+  CUmodule module;
+  WK_TRY(wk__cuda_load(written->text, &module));
+  if (!(m->held = wk__cuda_hold(d, module))) {
+    (void)wk__cuda.cuModuleUnload(module);
+    return WK_OUT_OF_MEMORY;
+  }
+  WK_TRY(WK__CUDA(cuModuleGetFunction, &m->function, module, "wick"));
   return WK__CUDA(cuFuncSetAttribute, m->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, m->shared);
 }
 
@@ -76,7 +82,7 @@ static wk_status make(cuda_tiles *t, const wk__tile_kernel *kernel, const wk__cu
   if (status == WK_OK) status = load(d, &written, m);
   wk__free(written.text);
   if (status != WK_OK) {
-    if (m->module) (void)wk__cuda.cuModuleUnload(m->module);
+    wk__cuda_let_go(m->held);
     wk__free(m);
     return status;
   }
@@ -115,13 +121,17 @@ wk_status wk__cuda_launch_tiles(wk__stream *stream, wk__tile_kernel *kernel, con
     WK_TRY(status);
   }
   int64_t args[WK__TILE_MAX_PARAMETERS];
-  void *params[] = {args};
   memcpy(args, launch->args, sizeof args);
   CUevent begin;
   wk__cuda_time_begin(s, &begin);
-  wk_status status =
-      WK__CUDA(cuLaunchKernel, m->function, (unsigned)launch->grid[0], (unsigned)launch->grid[1],
-               (unsigned)launch->grid[2], (unsigned)m->threads, 1, 1, (unsigned)m->shared, s->handle, params, NULL);
+  wk_status status = wk__cuda_give(
+      s, &(wk__cuda_work){.function = m->function,
+                          .held = m->held,
+                          .grid = {(unsigned)launch->grid[0], (unsigned)launch->grid[1], (unsigned)launch->grid[2]},
+                          .threads = (unsigned)m->threads,
+                          .shared = (unsigned)m->shared,
+                          .words = args,
+                          .word_count = WK__TILE_MAX_PARAMETERS});
   wk__cuda_time_end(s, begin, kernel->name);
   return status;
 }

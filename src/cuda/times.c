@@ -99,7 +99,7 @@ static void print_all(void) {
 
 void wk__cuda_time_begin(const wk__cuda_stream *s, CUevent *out_begin) {
   *out_begin = NULL;
-  if (WK_LIKELY(!wk__log_on(WK__LOG_KERNEL_TIMES))) return;
+  if (WK_LIKELY(!wk__log_on(WK__LOG_KERNEL_TIMES)) || s->capture) return;
   if (wk__cuda.cuEventCreate(out_begin, 0) != CUDA_SUCCESS) *out_begin = NULL;
   if (*out_begin) (void)wk__cuda.cuEventRecord(*out_begin, s->handle);
 }

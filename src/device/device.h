@@ -24,6 +24,7 @@ typedef struct wk__stream {
   const wk__device_type *type;
   wk_device device; /* with its index */
   void *own;        /* the device's */
+  bool captured;    /* what it is given is not run, but noted by the device, to be run later and more than once */
 } wk__stream;
 
 /* A point in a stream's work. Owned by whoever created it. */

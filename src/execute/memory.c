@@ -404,7 +404,8 @@ void wk__graph_unbind_memory(const wk__graph_executor *e, wk__run_memory *run) {
 
 wk_status wk__graph_take_block(const wk__graph_executor *e, wk__run_memory *run) {
   wk_storage *block = run->block;
-  if (block->data && wk__stream_of(block->device) != block->stream) wk__storage_deallocate(block);
+  const wk__stream *stream = block->data ? wk__stream_of(block->device) : NULL;
+  if (block->data && (stream != block->stream || (stream && stream->captured))) wk__storage_deallocate(block);
   if (!block->data) WK_TRY(wk__storage_allocate(block, run->block_bytes));
   if (WK_LIKELY(block->data == run->bound_to)) return WK_OK; /* what the run before gave back */
   for (int64_t k = 0; k < e->made_count; k++)

@@ -583,6 +583,10 @@ wk_status wk__recorded_steps(const wk__graph_executor *e, wk__run_memory *run) {
   wk__stream *stream = r ? stream_of(e, run) : NULL;
   if (!stream) return run_plainly(e, run);
   r->executor = e, r->run = run;
+  if (stream->captured) { /* the device notes everything by itself */
+    wk__recorded_forget(run);
+    return run_plainly(e, run);
+  }
   r->runs++;
   bool elsewhere = r->stretch_count && stream != r->stream;
   if (r->runs >= r->next_try || elsewhere) {

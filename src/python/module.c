@@ -106,7 +106,7 @@ static int module_exec(PyObject *module) {
     return -1;
   if (wk__add_control_flow(module) < 0) return -1;
   if (wk__add_score_bodies(module) < 0 || wk__add_levels(module) < 0 || wk__add_devices(module) < 0) return -1;
-  if (wk__add_device_memory(module) < 0) return -1;
+  if (wk__add_device_memory(module) < 0 || wk__add_device_graphs(module) < 0) return -1;
   if (wk__add_sparse(module) < 0 || wk__add_tiles(module) < 0) return -1;
   if (wk__add_artifacts(module) < 0 || wk__add_dynamo_binding(module, state) < 0) return -1;
 #ifdef WICK_TESTS

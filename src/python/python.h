@@ -111,6 +111,9 @@ PyObject *wk__value_to_python(wk__state *state, wk_value *steal_value);  // -> n
  */
 PyObject *wk__value_object(wk__state *state, const wk_value *value);  // -> new
 /* Calls an operator from C code of the module; the result as a Python object, errors raised. */
+/* What is given, with the warning that the thread's work has left (wk__thread.warning), if any; NULL where that raises.
+ */
+PyObject *wk__warned(PyObject *steal_result);  // -> new
 PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *args,
                              wk_tensor *const *destinations);  // -> new
 
@@ -160,6 +163,7 @@ int wk__add_sparse(PyObject *module);
 int wk__add_tiles(PyObject *module);
 int wk__add_devices(PyObject *module);
 int wk__add_device_memory(PyObject *module);
+int wk__add_device_graphs(PyObject *module);
 PyObject *wk__pinned(PyObject *tensor);  // -> new: as pin_memory=True of a call gives it
 int wk__add_artifacts(PyObject *module);
 int wk__add_dynamo_binding(PyObject *module, wk__state *state);

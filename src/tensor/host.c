@@ -4,10 +4,12 @@
 
 static const wk__device_type *type_of(const wk_storage *s) { return wk__device_types[s->device.type]; }
 /* The one that its memory was taken for: what was written to it there has arrived when it is read. Work that the
- * thread's current stream has, if that is another one, is done before: it may have written, too. */
+ * thread's current stream has, if that is another one, is done before: it may have written, too. What is captured
+ * cannot be waited for by other streams, nor wait for them: then it is the current one's. */
 static wk__stream *stream_of(const wk_storage *s) {
   wk__stream *current = wk__stream_of(s->device);
   if (WK_LIKELY(!s->stream || !current || current == s->stream)) return s->stream ? s->stream : current;
+  if (current->captured || s->stream->captured) return current;
   const wk__device_type *type = s->stream->type;
   wk__event *event = type->create_event(s->device.index);
   bool ordered = event && type->record(event, current) == WK_OK && type->wait(s->stream, event) == WK_OK;

@@ -332,8 +332,8 @@ static void double_tile(void *context, const wk__gemm_tile *tile) {
 
 static void epilogue_sees_each_element_once(void **state) {
   (void)state;
-  static const int64_t shapes[][4] = {{1, 17, 33, 500}, {1, 4, 3000, 400}, {1, 300, 200, 800},
-                                      {9, 20, 20, 20},  {1, 50, 1, 7},     {2, 5, 6, 0}};
+  static const int64_t shapes[][4] = {{1, 17, 33, 500}, {1, 4, 3000, 400}, {1, 300, 200, 800}, {9, 20, 20, 20},
+                                      {1, 50, 1, 7},    {2, 5, 6, 0},      {1, 1, 3001, 400}};
   for (size_t s = 0; s < WK_COUNT(shapes); s++) {
     wk__gemm g = product(WK__GEMM_F32, shapes[s][1], shapes[s][2], shapes[s][3], false, true);
     g.batch = shapes[s][0];

@@ -15,6 +15,10 @@ KINDS = {
     "dilation": ((2, 4, 11, 9), (3, 4, 3, 2), {"dilation": (2, 3), "padding": (2, 1)}),
     "groups": ((2, 6, 7, 7), (8, 3, 3, 3), {"groups": 2, "padding": 1}),
     "depthwise": ((2, 8, 6, 6), (8, 1, 3, 3), {"groups": 8, "padding": 1}),
+    "depthwise, whole planes": ((3, 5, 14, 14), (5, 1, 7, 7), {"groups": 5, "padding": 3}),
+    "depthwise, tiles": ((2, 2, 21, 268), (2, 1, 5, 5), {"groups": 2, "padding": (2, 0), "stride": 2}),
+    "depthwise, large stride": ((2, 3, 10, 9), (3, 1, 3, 3), {"groups": 3, "padding": 1, "stride": 3}),
+    "depthwise, two a channel": ((2, 3, 6, 6), (6, 1, 3, 3), {"groups": 3, "padding": 1}),
     "one by one": ((2, 16, 5, 5), (8, 16, 1, 1), {}),
     "line": ((2, 4, 17), (6, 2, 5), {"groups": 2, "stride": 2}),
     "volume": ((1, 2, 5, 6, 4), (3, 2, 2, 3, 2), {"padding": (1, 0, 1), "stride": (1, 2, 1)}),
@@ -25,6 +29,8 @@ TRANSPOSED = {
     "dilation": ((2, 4, 4, 4), (4, 2, 3, 3), {"dilation": 2, "padding": 3}),
     "groups": ((2, 6, 4, 4), (6, 2, 3, 3), {"groups": 3, "stride": 2}),
     "line": ((2, 4, 7), (4, 2, 5), {"stride": 3}),
+    "depthwise": ((2, 4, 7, 6), (4, 1, 5, 5), {"groups": 4, "stride": 2, "padding": 2, "output_padding": 1}),
+    "depthwise, padding": ((2, 4, 9, 9), (4, 1, 3, 3), {"groups": 4, "padding": 4}),
 }
 CASES = [(name, False) for name in KINDS] + [(name, True) for name in TRANSPOSED]
 
@@ -112,7 +118,9 @@ print("done")
 """
 
 
-@pytest.mark.skipif(bool(os.environ.get("WICK_LIBCUDA")), reason="cuDNN needs a GPU: this is the emulator of its driver")
+@pytest.mark.skipif(
+    bool(os.environ.get("WICK_LIBCUDA")), reason="cuDNN needs a GPU: this is the emulator of its driver"
+)
 def test_by_cudnn():
     """All kinds by the library, the same bits each time; TF32 as its switch says."""
     env = {k: v for k, v in os.environ.items() if k != "WICK_CUDNN"}
@@ -122,3 +130,34 @@ def test_by_cudnn():
     if done.stdout.strip() == "none":
         pytest.skip("no cuDNN")
     assert done.stdout.strip() == "done"
+
+
+@pytest.mark.filterwarnings("error:.*will fall back.*")
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_integers(dtype):
+    torch.manual_seed(0)
+    x, w, b = (torch.randint(0, 90, size).to(dtype) for size in ((3, 4, 7, 6), (6, 2, 3, 2), (6,)))
+    for f in (
+        lambda x, w, b: F.conv2d(x, w, b, groups=2, padding=1, stride=(2, 1)),
+        lambda x, w, b: F.conv1d(x[:, :, 0], w[:, :, 0], groups=2),
+    ):
+        expected, found = f(x, w, b), f(x.cuda(), w.cuda(), b.cuda())
+        assert found.dtype == dtype and torch.equal(found.cpu(), expected)
+
+
+@pytest.mark.filterwarnings("error:.*will fall back.*")
+def test_dilated_and_transposed_integers():
+    x, w = torch.arange(48).reshape(1, 2, 6, 4), torch.arange(12).reshape(1, 2, 3, 2)
+    expected = F.conv2d(x, w, dilation=2)
+    assert torch.equal(F.conv2d(x.cuda(), w.cuda(), dilation=2).cpu(), expected)
+    expected = F.conv_transpose2d(x[:, :1], w, stride=2)
+    assert torch.equal(F.conv_transpose2d(x[:, :1].cuda(), w.cuda(), stride=2).cpu(), expected)
+
+
+def test_integers_that_pytorch_has_no_kernel_for():
+    x, w = torch.arange(48).reshape(1, 2, 6, 4).int(), torch.arange(12).reshape(1, 2, 3, 2).int()
+    for device in "cpu", "cuda":
+        with pytest.raises(NotImplementedError, match="not implemented for 'Int'"):
+            F.conv2d(x.to(device), w.to(device), dilation=2)
+        with pytest.raises(NotImplementedError, match="not implemented for 'Int'"):
+            F.conv_transpose2d(x.to(device)[:, :1], w.to(device))

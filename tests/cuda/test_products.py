@@ -42,6 +42,30 @@ def test_nothing_to_sum_and_integers():
     assert torch.equal((a.cuda() @ a.cuda().t()).cpu(), a @ a.t())
 
 
+@pytest.mark.filterwarnings("error:.*will fall back.*")
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
+def test_integers_wrap_as_they_do(dtype):
+    torch.manual_seed(0)
+    high = 2**62 if dtype == torch.int64 else 200
+    a, b, c = (torch.randint(0, high, size).to(dtype) for size in ((70, 33), (33, 90), (90,)))
+    for f in (
+        lambda a, b, c: a @ b,
+        lambda a, b, c: b.t() @ a.t(),
+        lambda a, b, c: a[0] @ b,
+        lambda a, b, c: F.linear(a, b.t(), c),
+        lambda a, b, c: F.linear(a.reshape(7, 10, 33)[::2], b.t()),
+        lambda a, b, c: F.linear(a[3], b.t(), c),
+        lambda a, b, c: torch.addmm(c, a, b, beta=3, alpha=5),
+        lambda a, b, c: torch.addmm(c, a, b, beta=0),
+        lambda a, b, c: a[::3, 1:] @ b[1:, ::2],
+        lambda a, b, c: a[:, :0] @ b[:0],
+        lambda a, b, c: a.expand(3, 70, 33) @ b,
+        lambda a, b, c: a.reshape(7, 10, 33).transpose(1, 2) @ a.reshape(7, 10, 33),
+    ):
+        expected, found = f(a, b, c), f(a.cuda(), b.cuda(), c.cuda())
+        assert torch.equal(found.cpu(), expected) and found.dtype == dtype and found.stride() == expected.stride()
+
+
 @pytest.mark.parametrize("how", ["mma", "wgmma"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(

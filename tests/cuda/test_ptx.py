@@ -150,6 +150,41 @@ check("in parts, several operands", lambda x, y, z: (x * y - z).sum(0), torch.ra
 check("in parts, beside others", lambda x, y, r: ((x * y - r).sum(0) * r + 1), torch.randn(600, 70), torch.randn(600, 1), torch.randn(70))
 """
 
+KEPT = """
+def grad(f):
+    def go(x, *more):
+        x = x.detach().requires_grad_()
+        y = f(x, *more)
+        return torch.autograd.grad((y * torch.arange(y.numel(), device=y.device).reshape(y.shape)).sum(), x)
+    return go
+for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+    for length in (20_011, 20_480) if dtype != torch.float64 else (17_000,):
+        x = torch.randn(2, length).to(dtype)
+        check(f"log_softmax {dtype} {length}", lambda x: x.log_softmax(1), x)
+        check(f"its gradient {dtype} {length}", grad(lambda x: x.log_softmax(1)), x)
+x = torch.randn(2, 20_011)
+check("of words", lambda x: ((x > 0).any(1), x.to(torch.int32).softmax(1, dtype=torch.float32), (x * 9).to(torch.int8).float().var(1)), x)
+check("a part of a row", lambda x: x[:, 7:20_000].softmax(1), x)
+check("strided", lambda x: x.t().contiguous().t().softmax(1), x[:, :17_000])
+check("norms", lambda x, a, b: (F.layer_norm(x, (20_011,), a, b), F.rms_norm(x, (20_011,), a)), x, x[0], x[1])
+logits, target = torch.randn(3, 50_304).bfloat16(), torch.tensor([3, 50_303, -100])
+check("cross entropy", lambda x, t: F.cross_entropy(x, t), logits, target)
+check("its gradient", grad(lambda x, t: F.cross_entropy(x, t, reduction="none")), logits, target)
+"""
+
+SCANS = """
+for length in (1, 7, 8, 100, 4096, 4097, 12_288):
+    x = torch.randn(3, length)
+    check(f"cumsum {length}", lambda x: (x.cumsum(1), x.t().cumsum(0), x.t().contiguous().cumsum(0)), x)
+    check(f"cumprod {length}", lambda x: (1 + x / 100).cumprod(1), x)
+for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool):
+    check(f"{dtype}", lambda x: x.cumsum(1), (torch.randn(3, 5000) * 3).to(dtype))
+check("one row", lambda x: x.cumsum(0), torch.randn(20_000))
+check("in the middle", lambda x: x.cumsum(1), torch.randn(4, 50, 6))
+fused = torch.compile(lambda x, r: ((x.exp() * r).cumsum(1) * 3 + x, x * 2))
+check("beside others", lambda x, r: [fused(x, r) for _ in range(3)][-1], torch.randn(4, 5000), torch.randn(4, 1))
+"""
+
 TILES = """
 for dtype in (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool):
     for sizes in ((40, 70), (8, 9)):
@@ -178,6 +213,40 @@ def test_bits_are_the_cpus(part, tier):
     run(part, tier)
 
 
-@pytest.mark.parametrize("part", [LONG_ROWS, LONG_COLUMNS, TILES], ids=["rows", "columns", "tiles"])
+@pytest.mark.parametrize(
+    "part", [LONG_ROWS, LONG_COLUMNS, TILES, KEPT, SCANS], ids=["rows", "columns", "tiles", "kept", "scans"]
+)
 def test_bits_of_long_ones_are_the_cpus(part):
     run(part, "1")
+
+
+def test_long_rows_are_read_once():
+    """What several phases read of a row stays in shared memory, where it fits: one load of it is from memory."""
+    program = """
+import wick as torch
+x = torch.randn(2, 20_480, device="cuda")
+x.softmax(1)
+x.double().repeat(1, 3).softmax(1)  # more than there is
+"""
+    env = {**os.environ, "WICK_CUDA_TIER": "1", "WICK_LOGS": "kernel"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=600, check=False
+    )
+    kernels = [k for k in done.stderr.split(".version") if "fma.rn" in k and "CHUNK" in k]
+    assert len(kernels) == 2, done.stderr[-2000:]
+    kept, again = kernels
+    assert "%kept" in kept and kept.count("ld.global") == 32  # a step of 32 elements a lane
+    assert "%kept" not in again and again.count("ld.global") == 3 * 32
+
+
+def test_scans_are_not_interpreted():
+    program = """
+import wick as torch
+for x in torch.randn(5, 100, device="cuda"), torch.randn(5, 9000, device="cuda"):
+    x.cumsum(1), x.cumprod(1)
+"""
+    env = {**os.environ, "WICK_CUDA_TIER": "1", "WICK_LOGS": "kernel_times"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert "scans" in done.stderr and "scan parts" in done.stderr and "interpreted" not in done.stderr, done.stderr

@@ -104,3 +104,79 @@ def test_permutations_are_fair():
         order = tuple(torch.randperm(3, device="cuda").tolist())
         counts[order] = counts.get(order, 0) + 1
     assert len(counts) == 6 and min(counts.values()) > 60
+
+
+# ---- by rejection, and by tensors of parameters ----
+
+
+def drawn_on_device(f):
+    """What it draws, twice with the same seed, without the host (which would warn)."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.manual_seed(7)
+        first = f()
+        torch.manual_seed(7)
+        assert torch.equal(first, f()) and not torch.equal(first, f())
+    assert first.is_cuda
+    return first
+
+
+def moments(x):
+    x = x.double().cpu()
+    return x.mean().item(), x.var().item()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [0.3, 1.0, 7.5])
+def test_gamma(dtype, shape):
+    x = drawn_on_device(lambda: torch._standard_gamma(torch.full((4000,), shape, device="cuda", dtype=dtype)))
+    mean, variance = moments(x)
+    assert x.dtype == dtype and (x > 0).all()
+    assert abs(mean - shape) < 5 * (shape / 4000) ** 0.5 and abs(variance / shape - 1) < 0.3
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.7, 4.0, 60.0])
+def test_poisson(rate):
+    x = torch.full((4000,), rate, device="cuda")
+    x = drawn_on_device(lambda: torch.poisson(x)) if rate else torch.poisson(x)
+    mean, variance = moments(x)
+    assert torch.equal(x, x.floor()) and (x >= 0).all()
+    assert abs(mean - rate) <= 5 * (rate / 4000) ** 0.5 and abs(variance - rate) <= 0.2 * rate
+
+
+@pytest.mark.parametrize("count, p", [(5, 0.2), (40, 0.7), (200, 0.5)])
+def test_binomial(count, p):
+    counts, ps = torch.full((4000,), float(count), device="cuda"), torch.full((4000,), p, device="cuda")
+    x = drawn_on_device(lambda: torch.binomial(counts, ps))
+    mean, variance = moments(x)
+    wanted = count * p * (1 - p)
+    assert (x >= 0).all() and (x <= count).all() and torch.equal(x, x.floor())
+    assert abs(mean - count * p) < 5 * (wanted / 4000) ** 0.5 and abs(variance / wanted - 1) < 0.2
+
+
+def test_dirichlet():
+    x = drawn_on_device(lambda: torch._sample_dirichlet(torch.tensor([[1.0, 2.0, 5.0]], device="cuda").expand(2000, 3)))
+    assert torch.allclose(x.sum(1), torch.ones(2000, device="cuda"))
+    assert torch.allclose(x.mean(0).cpu(), torch.tensor([1.0, 2.0, 5.0]) / 8, atol=0.03)
+    d = torch.distributions.Dirichlet(torch.ones(3, device="cuda", requires_grad=True))
+    d.rsample()[0].backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_bernoulli_by_a_tensor(dtype):
+    p = torch.linspace(0, 1, 5, device="cuda", dtype=dtype).expand(3000, 5)
+    x = drawn_on_device(lambda: torch.bernoulli(p))
+    assert torch.allclose(x.float().mean(0).cpu(), torch.linspace(0, 1, 5), atol=0.06)
+    assert (x[:, 0] == 0).all() and (x[:, 4] == 1).all() and ((x == 0) | (x == 1)).all()
+    y = drawn_on_device(lambda: torch.zeros(3000, 5, device="cuda", dtype=torch.int64).bernoulli_(p))
+    assert torch.allclose(y.float().mean(0).cpu(), torch.linspace(0, 1, 5), atol=0.06)
+
+
+def test_multinomial_with_replacement():
+    p = torch.tensor([[0.0, 1.0, 3.0, 0.0], [2.0, 0.0, 0.0, 2.0]], device="cuda")
+    x = drawn_on_device(lambda: torch.multinomial(p, 4000, replacement=True))
+    shares = torch.stack([(x == k).float().mean(1) for k in range(4)], 1).cpu()
+    assert torch.allclose(shares, (p / 4).cpu(), atol=0.04) and (shares[p.cpu() == 0] == 0).all()
+    assert torch.multinomial(p[0], 7, replacement=True).shape == (7,)

@@ -41,6 +41,11 @@ def test_integers_beyond_doubles_are_exact():
     assert wick.tensor([2**62, 1]).dot(wick.tensor([2, 1])).item() == -(2**63) + 1
 
 
+def test_a_linear_layer_of_integers_beyond_doubles_has_its_bias():
+    x = wick.full((2, 3), 2**61)
+    assert wick.nn.functional.linear(x, x, wick.tensor([1, 2])).tolist() == [[1, 2], [1, 2]]
+
+
 def test_small_integers_wrap_in_their_own_type():
     assert (wick.full((1, 4), 200, dtype=wick.uint8) @ wick.full((4, 1), 2, dtype=wick.uint8)).item() == 1600 % 256
 

@@ -253,7 +253,7 @@ def model(x):
 signal.signal(signal.SIGPROF, handler)
 signal.setitimer(signal.ITIMER_PROF, 0.002, 0.002)
 torch.compile(model)(torch.ones(500, 500) * 0.01)
-print(count > 100)
+print(count > 20)
 """
     (tmp_path / "program.py").write_text(program)
     for how in ("wick", "wick.trace"):

@@ -175,8 +175,12 @@ def get_device_capability(device=None):
 
 
 def can_device_access_peer(device, peer_device):
-    """Whether devices reach each other's memory: copies between them go over the driver either way."""
-    return _index(device) != _index(peer_device)
+    """Whether a device reaches another's memory, as the driver says; copies between them work either way."""
+    device, peer_device = _index(device), _index(peer_device)
+    for index, what in (device, "device"), (peer_device, "peer device"):
+        if not 0 <= index < device_count():
+            raise AssertionError(f"Invalid {what} id")
+    return _C._cuda_can_access_peer(device, peer_device)
 
 
 def get_arch_list():
@@ -246,10 +250,16 @@ class Stream(_C._StreamBase):
 
 
 class ExternalStream(Stream):
-    """A queue that another library made."""
+    """A queue that another library made and keeps, by the driver's handle."""
 
     def __new__(cls, stream_ptr, device=None, **kwargs):
-        raise NotImplementedError("torch.cuda.ExternalStream: streams of other libraries are not taken over")
+        _need_for("Stream")
+        return _C._StreamBase.__new__(cls, f"cuda:{_index(device)}", 3, stream_ptr)
+
+
+def get_stream_from_external(data_ptr, device=None):
+    """A queue that another library made and keeps, by the driver's handle."""
+    return _C._StreamBase.__new__(Stream, f"cuda:{_index(device)}", 3, data_ptr)
 
 
 def _stream_of(device, which):
@@ -317,11 +327,6 @@ class StreamContext:
 def stream(stream):
     """A StreamContext."""
     return StreamContext(stream)
-
-
-def is_current_stream_capturing():
-    """Whether a graph is being captured: False."""
-    return False
 
 
 # ---- memory: bytes ----
@@ -501,9 +506,7 @@ def set_rng_state_all(new_states):
 # ---- what is not there ----
 
 _NEED_A_DEVICE = (
-    "cudart", "current_blas_handle", "current_solver_handle", "memory_snapshot", "get_stream_from_external",
-    "make_graphed_callables", "change_current_allocator", "use_mem_pool", "caching_allocator_disabled",
-    "_sleep",
+    "current_blas_handle", "current_solver_handle", "change_current_allocator", "caching_allocator_disabled", "_sleep",
 )  # fmt: skip
 
 
@@ -531,20 +534,21 @@ _SYNC_MODES = {"default": 0, "warn": 1, "error": 2}
 
 
 def set_sync_debug_mode(debug_mode):
-    """What is done where the host waits for the device: nothing but waiting, 0 or "default"."""
+    """What is done where an operation waits for the device: "default" or 0, nothing; "warn" or 1; "error" or 2."""
     _lazy_init()
     if isinstance(debug_mode, str):
         if debug_mode not in _SYNC_MODES:
             raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
         debug_mode = _SYNC_MODES[debug_mode]
-    if debug_mode != 0:
-        raise NotImplementedError("torch.cuda.set_sync_debug_mode: waits are neither warned of nor refused yet")
+    if debug_mode not in _SYNC_MODES.values():
+        raise RuntimeError("invalid value of debug_mode, expected 0,1,2")
+    _C._cuda_sync_mode(debug_mode)
 
 
 def get_sync_debug_mode():
-    """What set_sync_debug_mode says: 0."""
+    """What set_sync_debug_mode says, a number."""
     _lazy_init()
-    return 0
+    return _C._cuda_sync_mode()
 
 
 class cudaStatus:
@@ -563,36 +567,14 @@ class GreenContext(_absent.NoInstances):
     """A part of a device's multiprocessors."""
 
 
-class CUDAGraph(_absent.NoInstances):
-    """Recorded work."""
-
-
-class MemPool(_absent.NoInstances):
-    """Memory apart."""
-
-
 class CUDAPluggableAllocator(_absent.NoInstances):
     """An allocator of the program's."""
-
-
-class graph:
-    """Records work inside a `with`."""
-
-    def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="global"):
-        _lazy_init()
-        raise NotImplementedError("torch.cuda.graph is not there yet")
-
-
-def graph_pool_handle():
-    """Memory for graphs."""
-    raise RuntimeError("Tried to instantiate dummy base class _graph_pool_handle")
 
 
 _TYPES = ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool")
 _PARTS = (
     "amp",
     "comm",
-    "graphs",
     "jiterator",
     "memory",
     "nccl",
@@ -609,6 +591,9 @@ _late_names = _late(
     _files_of(
         {
             "_management": "clock_rate device_memory_used list_gpu_processes memory_usage power_draw temperature utilization",
+            "_cudart": "cudart",
+            "_pools": "MemPool memory_snapshot use_mem_pool",
+            "graphs": "CUDAGraph graph graph_pool_handle is_current_stream_capturing make_graphed_callables",
             "_statistics": "host_memory_stats host_memory_stats_as_nested_dict memory_stats memory_stats_as_nested_dict "
             "memory_summary reset_accumulated_host_memory_stats reset_peak_host_memory_stats",
         }

@@ -1,9 +1,10 @@
 /* The GEMM driver: chooses a path by shape, packs, spreads tiles over threads. gemm.h says what is computed.
  *
- * In: a wk__gemm. Out: its C. Three paths, all made of the level's micro-kernels:
+ * In: a wk__gemm. Out: its C. Four paths, all made of the level's micro-kernels:
  *   stream   few rows, a large row-major B: B is read once, some long rows at a time, and the chains of unfinished
  *            elements wait in scratch memory.
- *   strip    few rows or few columns, or all small: a task owns a part of C and packs for itself, just in time.
+ *   few      as few rows and a B of contiguous columns, a weight: its blocks are transposed in registers and met at
+ * once. strip    few rows or few columns, or all small: a task owns a part of C and packs for itself, just in time.
  *   blocked  the rest: a block of B is packed by all threads together, then each task takes some rows of A, which stay
  *            in its L2 cache, past a part of it, panel by panel.
  * A transposed A that is used often is packed too. An operand that is made is made where it would be packed, so the
@@ -381,6 +382,32 @@ static bool is_stream(const gemm_run *r) {
          r->g.n * r->g.k * r->kernels->size > STREAM_MIN_B_BYTES;
 }
 
+/* ---- One row past a B of contiguous columns ---- */
+
+static int64_t pair_of_columns(const gemm_run *r) { return (int64_t)2 * r->kernels->lanes; }
+
+static void one_row_tasks(void *context, int64_t begin, int64_t end) {
+  const gemm_run *r = context;
+  int64_t width = pair_of_columns(r), first = begin * width, last = wk__min(end * width, r->g.n);
+  for (int64_t j = first; j < last; j += width) {
+    for (int64_t k = 0; k < r->g.k; k += r->kernels->k_block) {
+      wk__gemm_how how = how_for(r, k, j);
+      r->kernels->one_row(wk__min(width, last - j), k_block(r, k), a_at(r, 0, k), r->g.a_column, b_at(r, k, j),
+                          r->g.b_column, c_at(r, 0, j), &how);
+    }
+  }
+  finish_tile(r, 0, first, 1, last - first);
+}
+
+static void run_one_row(const gemm_run *r) {
+  run_tasks(r, wk__ceil_div(r->g.n, pair_of_columns(r)), one_row_tasks, (void *)r);
+}
+
+static bool is_one_row(const gemm_run *r) {
+  if (r->g.make_a || r->g.make_b || r->way.path) return false;
+  return r->g.m == 1 && r->g.b_row == 1 && r->g.b_column != 1 && r->g.n >= r->kernels->lanes;
+}
+
 /* ---- Blocked ---- */
 
 /* A block of B, packed for all tasks. */
@@ -491,6 +518,8 @@ static double flops(const wk__gemm *g) { return 2.0 * (double)g->m * (double)g->
 static void run_one(const gemm_run *r) {
   if (r->g.k == 0 || r->g.alpha == 0) {
     scale_rows(r);
+  } else if (is_one_row(r)) {
+    run_one_row(r);
   } else if (is_stream(r)) {
     run_stream(r);
   } else if (is_blocked(r)) {

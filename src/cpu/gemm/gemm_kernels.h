@@ -36,6 +36,10 @@ enum { WK__GEMM_PACK_SLACK = 64 };
 /* A row of C from its chains, as a micro-kernel does it; chain NULL: c[j] = beta * c[j], then + row. */
 typedef void wk__gemm_finish_fn(int64_t columns, const void *chain, void *c, const wk__gemm_how *how);
 
+/* One row of A, at most 2 `lanes` columns of B, which are contiguous and b_column apart. */
+typedef void wk__gemm_one_row_fn(int64_t columns, int64_t k, const void *a, int64_t a_column, const void *b,
+                                 int64_t b_column, void *c, const wk__gemm_how *how);
+
 typedef struct wk__gemm_shape {
   int rows, columns; /* of the largest tile */
 } wk__gemm_shape;
@@ -46,6 +50,7 @@ typedef struct wk__gemm_kernels {
   int lanes;                 /* elements of a vector */
   wk__gemm_shape wide, tall; /* tiles of more rows than `wide` have no more columns than `tall` */
   wk__gemm_kernel_fn *kernel[WK__GEMM_MAX_ROWS + 1]; /* by the tile's rows */
+  wk__gemm_one_row_fn *one_row;
   wk__gemm_pack_fn *pack;
   wk__gemm_finish_fn *finish;
 } wk__gemm_kernels;

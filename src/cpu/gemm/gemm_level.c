@@ -117,6 +117,7 @@ const wk__gemm_kernels WK_LEVEL_NAME(gemm_kernels)[WK__GEMM_TYPES] = {
                       .wide = {ROWS, VECTORS *WK_F32_LANES},
                       .tall = {TALL_ROWS, TALL_VECTORS *WK_F32_LANES},
                       .kernel = {FOR_EACH_ROW_COUNT(KERNEL_F32)},
+                      .one_row = one_row_f32,
                       .pack = pack_f32,
                       .finish = finish_f32},
     [WK__GEMM_F64] = {.size = sizeof(double),
@@ -125,6 +126,7 @@ const wk__gemm_kernels WK_LEVEL_NAME(gemm_kernels)[WK__GEMM_TYPES] = {
                       .wide = {ROWS, VECTORS *WK_F64_LANES},
                       .tall = {TALL_ROWS, TALL_VECTORS *WK_F64_LANES},
                       .kernel = {FOR_EACH_ROW_COUNT(KERNEL_F64)},
+                      .one_row = one_row_f64,
                       .pack = pack_f64,
                       .finish = finish_f64},
 #if WK_VECTOR_BYTES == 64

@@ -74,10 +74,8 @@ static void NAME(pack_copy)(int64_t count, int64_t width, int64_t k, const T *so
   }
 }
 
-/* LANES lanes by LANES k, transposed in registers */
-WK_INLINE void NAME(transpose_block)(int64_t count, int64_t width, int64_t depth, const T *source, int64_t lane_stride,
-                                     T *out) {
-  V r[LANES];
+/* LANES lanes, of which `count` are there, by LANES k, transposed in registers */
+WK_INLINE void NAME(load_transposed)(int64_t count, int64_t depth, const T *source, int64_t lane_stride, V r[LANES]) {
 #pragma GCC unroll 16
   for (int l = 0; l < LANES; l++) {
     const T *p = source + l * lane_stride;
@@ -85,6 +83,12 @@ WK_INLINE void NAME(transpose_block)(int64_t count, int64_t width, int64_t depth
     if (l < count) __builtin_prefetch(p + LINES_AHEAD * LINE);
   }
   TRANSPOSE(r)
+}
+
+WK_INLINE void NAME(transpose_block)(int64_t count, int64_t width, int64_t depth, const T *source, int64_t lane_stride,
+                                     T *out) {
+  V r[LANES];
+  NAME(load_transposed)(count, depth, source, lane_stride, r);
 #pragma GCC unroll 16
   for (int l = 0; l < LANES; l++) {
     if (l < depth) OP(store)(out + l * width, r[l]);
@@ -125,6 +129,48 @@ static void NAME(pack)(int64_t count, int64_t width, int64_t k, const void *sour
   } else {
     NAME(pack_any)(count, width, k, source, lane_stride, k_stride, out);
   }
+}
+
+/* ---- One row past a B whose columns are contiguous: each block of it is transposed and met at once ---- */
+
+/* A vector of columns goes on for a cache line, so that no line is read twice. */
+WK_INLINE V NAME(meet_line)(int64_t count, int64_t depth, const T *a, int64_t a_column, const T *b, int64_t b_column,
+                            V chain) {
+#pragma GCC unroll 4
+  for (int64_t k = 0; k < depth; k += LANES) {
+    V r[LANES];
+    NAME(load_transposed)(count, wk__min(LANES, depth - k), b + k, b_column, r);
+#pragma GCC unroll 16
+    for (int p = 0; p < LANES; p++) {
+      if (k + p < depth) chain = OP(fma)(OP(broadcast)(a[(k + p) * a_column]), r[p], chain);
+    }
+  }
+  return chain;
+}
+
+/* Two vectors, since a chain waits for itself. `last`: columns of the second. */
+static void NAME(one_row)(int64_t columns, int64_t k, const void *left, int64_t a_column, const void *right,
+                          int64_t b_column, void *c, const wk__gemm_how *how) {
+  const T *a = left, *b = right;
+  bool two = columns > LANES;
+  int64_t last = columns - two * LANES, p = 0;
+  V chain[MOST_ROWS][MOST_VECTORS];
+  chain[0][0] = chain[0][1] = OP(broadcast)(0);
+  for (; two && last == LANES && p + LINE <= k; p += LINE) {
+    chain[0][0] = NAME(meet_line)(LANES, LINE, a + p * a_column, a_column, b + p, b_column, chain[0][0]);
+    chain[0][1] =
+        NAME(meet_line)(LANES, LINE, a + p * a_column, a_column, b + LANES * b_column + p, b_column, chain[0][1]);
+  }
+  for (; p < k; p += LINE) {
+    int64_t depth = wk__min(LINE, k - p);
+    if (two) chain[0][0] = NAME(meet_line)(LANES, depth, a + p * a_column, a_column, b + p, b_column, chain[0][0]);
+    const T *at = b + two * LANES * b_column + p;
+    chain[0][two] = NAME(meet_line)(last, depth, a + p * a_column, a_column, at, b_column, chain[0][two]);
+  }
+  if (two)
+    NAME(store_tile)(1, 2, chain, c, 0, last, how->row, how);
+  else
+    NAME(store_tile)(1, 1, chain, c, 0, last, how->row, how);
 }
 
 #undef LINE

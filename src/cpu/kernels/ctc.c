@@ -7,6 +7,7 @@
 
 #include "cpu/kernels.h"
 #include "ops/internal.h"
+#include "ops/rules/ctc.h"
 #include "wick/operators.h"
 
 typedef struct batch {
@@ -112,57 +113,6 @@ static bool may_skip(const batch *j, int64_t b, int64_t s) {
 FUNCTIONS(float, expf, logf)
 FUNCTIONS(double, exp, log)
 
-/* ---- what the values have to be ---- */
-
-static wk_status check_length(const char *name, int64_t length, int64_t most) {
-  if (length < 0)
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "Expected %s to have value at least 0, but got value %lld (while checking arguments "
-                   "for ctc_loss_allocate_outputs)",
-                   name, (long long)length);
-  if (length > most)
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "Expected %s to have value at most %lld, but got value %lld (while checking arguments "
-                   "for ctc_loss_allocate_outputs)",
-                   name, (long long)most, (long long)length);
-  return WK_OK;
-}
-
-static wk_status check_room(const wk_tensor *targets, int64_t wanted) {
-  int dim = targets->ndim - 1;
-  int64_t there = wk__size(targets, dim);
-  if (dim ? there >= wanted : there == wanted) return WK_OK;
-  return wk_fail(WK_RUNTIME_ERROR,
-                 "Expected tensor to have size %s%lld at dimension %d, but got size %lld for argument #2 "
-                 "'targets' (while checking arguments for ctc_loss_allocate_outputs)",
-                 dim ? "at least " : "", (long long)wanted, dim, (long long)there);
-}
-
-/* Where each sequence begins, into starts; the states of the longest. */
-static wk_status find_sequences(batch *j, const wk_tensor *targets, int64_t *starts) {
-  int64_t longest = 0, sum = 0;
-  for (int64_t b = 0; b < j->count; b++) {
-    WK_TRY(check_length("input_lengths", j->inputs[b], j->steps));
-    WK_TRY(check_length("target_lengths", j->outputs[b], INT64_MAX / 4 / (j->count + 1)));
-    starts[b] = targets->ndim == 2 ? b * wk__size(targets, 1) : sum;
-    sum += j->outputs[b];
-    longest = j->outputs[b] > longest ? j->outputs[b] : longest;
-  }
-  WK_TRY(check_room(targets, targets->ndim == 2 ? longest : sum));
-  if (targets->ndim == 2 && wk__size(targets, 0) != j->count)
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "Expected tensor to have size %lld at dimension 0, but got size %lld for argument #2 "
-                   "'targets' (while checking arguments for ctc_loss_allocate_outputs)",
-                   (long long)j->count, (long long)wk__size(targets, 0));
-  for (int64_t b = 0; b < j->count; b++)
-    for (int64_t s = 0; s < j->outputs[b]; s++)
-      if (j->targets[starts[b] + s] < 0 || j->targets[starts[b] + s] >= j->classes)
-        return wk_fail(WK_INDEX_ERROR, "ctc_loss: target %lld is out of bounds", (long long)j->targets[starts[b] + s]);
-  j->starts = starts;
-  j->states = 2 * longest + 1;
-  return WK_OK;
-}
-
 static const void *contiguous(wk_tensor *t) {
   wk_tensor *whole = wk_contiguous(t, NULL);
   return whole ? wk__data(whole) : NULL;
@@ -191,7 +141,16 @@ static wk_status prepare(batch *j, wk__call *c, int first) {
                .classes = wk__size(p, 2)};
   bool whole = j->targets || !wk__numel(targets);
   if (!j->log_probs || !starts || !j->inputs || !j->outputs || !whole) return wk_error_category();
-  return find_sequences(j, targets, (int64_t *)wk__data(starts));
+  wk__ctc_sequences found = {.targets = j->targets,
+                             .inputs = j->inputs,
+                             .outputs = j->outputs,
+                             .steps = j->steps,
+                             .count = j->count,
+                             .classes = j->classes};
+  j->starts = (const int64_t *)wk__data(starts);
+  WK_TRY(wk__ctc_find_sequences(&found, targets, (int64_t *)wk__data(starts)));
+  j->states = found.states;
+  return WK_OK;
 }
 
 static wk_status lose(wk__call *c) {

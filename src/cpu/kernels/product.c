@@ -315,7 +315,7 @@ static wk_status linear_into(wk_tensor *input, wk_tensor *weight, wk_tensor *bia
   bool by_row =
       bias && bias->ndim == 1 && wk__is_contiguous(bias) && (out->dtype == WK_FLOAT32 || out->dtype == WK_FLOAT64);
   if (by_row) p.row = wk__data(bias);
-  p.beta = bias && !by_row;
+  p.beta = p.whole_beta = bias && !by_row;
   if (p.beta != 0) WK_TRY(wk__copy_into(out, bias));
   return multiply(&p, x, w, out);
 }

@@ -1,5 +1,5 @@
-/* Matrix products by plain fused multiply-adds: any strides, any sizes, f16, bf16, f32 and f64. The order is the CPU's
- * (cpu/gemm/gemm.h): blocks of k, each a chain from 0, block after block. So are the bits.
+/* Matrix products by plain fused multiply-adds: any strides, any sizes, f16, bf16, f32, f64 and i64. The order is the
+ * CPU's (cpu/gemm/gemm.h): blocks of k, each a chain from 0, block after block. So are the bits.
  *
  * A block of 256 threads makes 64 x 64 of C, 4 x 4 a thread, from strips of 16 of k in shared memory.
  * In: a wk__cuda_product. Tests: tests/cuda/test_products.py. */
@@ -10,14 +10,17 @@ enum { TILE = 64, STRIP = 16, EACH = 4, SIDE = TILE / EACH, THREADS = SIDE * SID
 
 #define FMA_f32(a, b, c) __nvvm_fma_rn_f(a, b, c)
 #define FMA_f64(a, b, c) __nvvm_fma_rn_d(a, b, c)
+#define FMA_i64(a, b, c) (int64_t)((uint64_t)(a) * (uint64_t)(b) + (uint64_t)(c))
 #define READ_f16(p) from_f16(*(const uint16_t *)(p))
 #define READ_bf16(p) from_bf16(*(const uint16_t *)(p))
 #define READ_f32(p) (*(const float *)(p))
 #define READ_f64(p) (*(const double *)(p))
+#define READ_i64(p) (*(const int64_t *)(p))
 #define WRITE_f16(p, v) (*(uint16_t *)(p) = to_f16(v))
 #define WRITE_bf16(p, v) (*(uint16_t *)(p) = to_bf16(v))
 #define WRITE_f32(p, v) (*(float *)(p) = (v))
 #define WRITE_f64(p, v) (*(double *)(p) = (v))
+#define WRITE_i64(p, v) (*(int64_t *)(p) = (v))
 
 #define GEMM(name, size, lane, wide)                                                                                  \
   static SHARED wide left_##name[STRIP * PITCH], right_##name[STRIP * PITCH];                                         \
@@ -82,3 +85,4 @@ GEMM(f16, 2, f32, float)
 GEMM(bf16, 2, f32, float)
 GEMM(f32, 4, f32, float)
 GEMM(f64, 8, f64, double)
+GEMM(i64, 8, i64, int64_t)

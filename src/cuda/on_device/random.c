@@ -2,62 +2,10 @@
  * (offset / 4 + d, t) and four words, of which word j (of doubles and long integers: pair j) is element
  * t + T (4 d + j), T threads in all. With `stride` V elements are taken at a time, by ceil(V / 4) draws a turn.
  *
- * In: a wk__cuda_draws. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011.
+ * In: a wk__cuda_draws.
  * Tests: tests/cuda/test_random.py. */
 #include "cuda/random.h"
-#include "cuda/on_device/values.h"
-
-typedef struct words {
-  uint32_t w[4];
-} words;
-
-INLINE words philox(uint64_t seed, uint64_t draw, uint64_t thread) {
-  uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-  uint32_t c0 = (uint32_t)draw, c1 = (uint32_t)(draw >> 32), c2 = (uint32_t)thread, c3 = (uint32_t)(thread >> 32);
-#pragma unroll
-  for (int round = 0; round < 10; round++) {
-    uint64_t p = (uint64_t)0xd2511f53u * c0, q = (uint64_t)0xcd9e8d57u * c2;
-    uint32_t n0 = (uint32_t)(q >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p >> 32) ^ c3 ^ k1;
-    c0 = n0, c1 = (uint32_t)q, c2 = n2, c3 = (uint32_t)p;
-    k0 += 0x9e3779b9u, k1 += 0xbb67ae85u;
-  }
-  return (words){{c0, c1, c2, c3}};
-}
-
-/* In (0, 1]. */
-INLINE float uniform_of(uint32_t w) { return __nvvm_fma_rn_f((float)w, 0x1p-32f, 0x1p-33f); }
-INLINE double uniform_of_two(uint32_t low, uint32_t high) {
-  uint64_t bits = (uint64_t)low ^ (uint64_t)high << 21;
-  return (double)bits * 0x1p-53 + 0x1p-54;
-}
-
-INLINE float fast_sin(float x) {
-  float y;
-  __asm__("sin.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-INLINE float fast_cos(float x) {
-  float y;
-  __asm__("cos.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-/* Box and Muller, of words 2 i and 2 i + 1: the sine first. */
-INLINE void normals(const words *w, float out[4]) {
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    float u = uniform_of(w->w[i]), v = __nvvm_fma_rn_f((float)w->w[i + 1], 0x1.921fb6p-30f, 0x1.921fb6p-31f);
-    float s = __nvvm_sqrt_rn_f(-2.0f * vf_log((vf){u})[0]);
-    out[i] = s * fast_sin(v);
-    out[i + 1] = s * fast_cos(v);
-  }
-}
-INLINE void normals_of_two(const words *w, double out[2]) {
-  double u = uniform_of_two(w->w[0], w->w[1]), v = 2 * uniform_of_two(w->w[2], w->w[3]);
-  double s = __nvvm_sqrt_rn_d(-2.0 * vd_log((vd){u})[0]);
-  out[0] = s * sin(v * 3.141592653589793);
-  out[1] = s * cos(v * 3.141592653589793);
-}
+#include "cuda/on_device/philox.h"
 
 /* ---- what a draw gives: doubles and long integers are two a draw, all others four ---- */
 

@@ -2,16 +2,12 @@
  * shared memory. Generated kernels take its place when there are any; its bits are theirs.
  *
  * In: a program, a launch block, the stream's faults. Tests: tests/device/, tests/cuda/. */
+#include "cuda/on_device/faults.h"
 #include "cuda/on_device/values.h"
 
 enum { LANES = 32, ROUNDS = 4096 / LANES /* of a chunk */ };
 
 extern SHARED uint64_t shared[]; /* slots, positions at the row, at the element, then states, then counters */
-
-typedef struct faults {
-  int32_t bits, dim;
-  int64_t index, size;
-} faults;
 
 typedef struct run {
   const wk__cuda_program *program;
@@ -82,10 +78,7 @@ INLINE value checked(const run *r, const wk__cuda_instr *i) {
   int64_t index = get(r, i->in[0]).i, size = r->limit[i->extra], wrapped = index;
   if (index < 0 && !i->bound_count) wrapped += size;
   if ((uint64_t)wrapped < (uint64_t)size) return of_int(wrapped);
-  r->faults->index = index;
-  r->faults->size = size;
-  r->faults->dim = (int32_t)i->number;
-  r->faults->bits |= WK__KERNEL_INDEX_FAULT;
+  note_index(r->faults, index, size, (int)i->number);
   return of_int(0);
 }
 

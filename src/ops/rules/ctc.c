@@ -1,6 +1,8 @@
 /* Connectionist temporal classification (Graves et al., 2006): what a call is checked for before memory is looked at,
  * and the loss of a batch from those of its sequences. The kernels are in cpu/kernels/ctc.c. Tests:
  * tests/python/test_ctc.py, tests/parity/test_losses_parity.py. */
+#include "ops/rules/ctc.h"
+
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "wick/operators.h"
@@ -78,6 +80,11 @@ static wk_tensor *loss_of(wk__call *c) {
   wk_tensor *inputs = lengths_of(c->args[A_input_lengths].tensor, "input_lengths");
   wk_tensor *outputs = inputs ? lengths_of(c->args[A_target_lengths].tensor, "target_lengths") : NULL;
   bool one = p->ndim == 2, drop = wk__arg_bool(c, A_zero_infinity);
+  wk_value device = {.tag = WK_VALUE_DEVICE, .device = p->device}; /* lengths may be the host's */
+  if (inputs && outputs && p->device.type != WK_CPU) {
+    inputs = wk__to_copy(inputs, WK_INT64, device);
+    outputs = wk__to_copy(outputs, WK_INT64, device);
+  }
   if (!inputs || !outputs) return NULL;
   if (one) p = wk_unsqueeze(p, 1);
   wk_tensor *losses = wk__ctc_losses(p, targets, inputs, outputs, wk__arg_int(c, A_blank), drop);
@@ -92,4 +99,53 @@ wk_status wk__compose_ctc_loss(wk__call *c) {
   c->results[0] = wk__v_tensor(wk_scope_keep(loss));
   wk_scope_end(&scope);
   return loss ? WK_OK : wk_error_category();
+}
+
+/* ---- what the values have to be ---- */
+
+static wk_status check_length(const char *name, int64_t length, int64_t most) {
+  if (length < 0)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Expected %s to have value at least 0, but got value %lld (while checking arguments "
+                   "for ctc_loss_allocate_outputs)",
+                   name, (long long)length);
+  if (length > most)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Expected %s to have value at most %lld, but got value %lld (while checking arguments "
+                   "for ctc_loss_allocate_outputs)",
+                   name, (long long)most, (long long)length);
+  return WK_OK;
+}
+
+static wk_status check_room(const wk_tensor *targets, int64_t wanted) {
+  int dim = targets->ndim - 1;
+  int64_t there = wk__size(targets, dim);
+  if (dim ? there >= wanted : there == wanted) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "Expected tensor to have size %s%lld at dimension %d, but got size %lld for argument #2 "
+                 "'targets' (while checking arguments for ctc_loss_allocate_outputs)",
+                 dim ? "at least " : "", (long long)wanted, dim, (long long)there);
+}
+
+wk_status wk__ctc_find_sequences(wk__ctc_sequences *j, const wk_tensor *targets, int64_t *starts) {
+  int64_t longest = 0, sum = 0;
+  for (int64_t b = 0; b < j->count; b++) {
+    WK_TRY(check_length("input_lengths", j->inputs[b], j->steps));
+    WK_TRY(check_length("target_lengths", j->outputs[b], INT64_MAX / 4 / (j->count + 1)));
+    starts[b] = targets->ndim == 2 ? b * wk__size(targets, 1) : sum;
+    sum += j->outputs[b];
+    longest = j->outputs[b] > longest ? j->outputs[b] : longest;
+  }
+  WK_TRY(check_room(targets, targets->ndim == 2 ? longest : sum));
+  if (targets->ndim == 2 && wk__size(targets, 0) != j->count)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Expected tensor to have size %lld at dimension 0, but got size %lld for argument #2 "
+                   "'targets' (while checking arguments for ctc_loss_allocate_outputs)",
+                   (long long)j->count, (long long)wk__size(targets, 0));
+  for (int64_t b = 0; b < j->count; b++)
+    for (int64_t s = 0; s < j->outputs[b]; s++)
+      if (j->targets[starts[b] + s] < 0 || j->targets[starts[b] + s] >= j->classes)
+        return wk_fail(WK_INDEX_ERROR, "ctc_loss: target %lld is out of bounds", (long long)j->targets[starts[b] + s]);
+  j->states = 2 * longest + 1;
+  return WK_OK;
 }

@@ -272,11 +272,11 @@ static PyObject *results_to_python(wk__state *state, const wk_op *op, wk_value *
   return tuple;
 }
 
-static PyObject *warned(PyObject *steal_result) {  // -> new
+PyObject *wk__warned(PyObject *steal_result) {  // -> new
   const char *text = wk__thread.warning;
   wk__thread.warning = NULL;
-  if (PyErr_WarnEx(PyExc_UserWarning, text, 1) == 0) return steal_result;
-  Py_XDECREF(steal_result);
+  if (!text || !steal_result || PyErr_WarnEx(PyExc_UserWarning, text, 1) == 0) return steal_result;
+  Py_DECREF(steal_result);
   return NULL;
 }
 
@@ -296,5 +296,5 @@ PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *
   }
   if (status) return wk__raise(state);
   PyObject *result = results_to_python(state, op, results);
-  return WK_UNLIKELY(wk__thread.warning != NULL) ? warned(result) : result;
+  return WK_UNLIKELY(wk__thread.warning != NULL) ? wk__warned(result) : result;
 }

@@ -282,7 +282,8 @@ static PyObject *tensor_item(PyObject *self, PyObject *unused) {  // -> new
                         (long long)wk__numel(t));
   if (wk__check_readable(state_of(self), t, WK_RUNTIME_ERROR, "Tensor.item() cannot be called on meta tensors") < 0)
     return NULL;
-  return wk__item_to_python(state_of(self), t);
+  wk__thread.warning = NULL;
+  return wk__warned(wk__item_to_python(state_of(self), t));
 }
 
 /* Lists of what is from `at` on, in dims `dim` and on. */
@@ -306,10 +307,11 @@ static PyObject *tensor_tolist(PyObject *self, PyObject *unused) {  // -> new
   if (wk__check_readable(state_of(self), t, WK_NOT_IMPLEMENTED, "Cannot copy out of meta tensor; no data!") < 0)
     return NULL;
   wk__host_view view;
+  wk__thread.warning = NULL;
   if (wk__to_host(t, &view) != WK_OK) return wk__raise(state_of(self));
   PyObject *list = nested_list(t, 0, view.data);
   wk__host_view_release(&view);
-  return list;
+  return wk__warned(list);
 }
 
 static PyObject *tensor_data_ptr(PyObject *self, PyObject *unused) {  // -> new

@@ -167,6 +167,41 @@ static PyObject *cuda_switch(PyObject *module, PyObject *args) {  // -> new
   return PyErr_Format(PyExc_ValueError, "there is no switch %s", name);
 }
 
+static PyObject *can_access_peer(PyObject *module, PyObject *args) {  // -> new
+  int index, peer;
+  bool can;
+  if (!PyArg_ParseTuple(args, "ii", &index, &peer)) return NULL;
+  if (wk__cuda_can_access_peer(index, peer, &can) != WK_OK) return wk__raise(wk__state_of_module(module));
+  return PyBool_FromLong(can);
+}
+
+/* (mode=None) -> what it was */
+static PyObject *sync_mode(PyObject *module, PyObject *args) {  // -> new
+  int mode = -1;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "|i", &mode)) return NULL;
+  return PyLong_FromLong(mode < 0 ? wk__cuda_sync_mode : atomic_exchange(&wk__cuda_sync_mode, mode));
+}
+
+/* (address, bytes, pool, stream, is_free) of each block. */
+static PyObject *cuda_blocks(PyObject *module, PyObject *o) {  // -> new
+  wk__cuda_block_facts *blocks;
+  int64_t count;
+  int index = cuda_index(module, o);
+  if (index < 0) return NULL;
+  if (wk__cuda_blocks_get(index, &blocks, &count) != WK_OK) return wk__raise(wk__state_of_module(module));
+  PyObject *list = PyList_New(count);
+  for (int64_t i = 0; list && i < count; i++) {
+    const wk__cuda_block_facts *b = &blocks[i];
+    PyObject *facts = Py_BuildValue("KLLNO", (unsigned long long)b->address, (long long)b->bytes, (long long)b->pool,
+                                    PyLong_FromVoidPtr(b->stream), b->is_free ? Py_True : Py_False);
+    if (!facts) Py_CLEAR(list);
+    if (facts) PyList_SET_ITEM(list, i, facts);
+  }
+  wk__free(blocks);
+  return list;
+}
+
 static PyObject *cudnn_version(PyObject *module, PyObject *none) {  // -> new
   (void)module, (void)none;
   return PyLong_FromLongLong(wk__cudnn_version());
@@ -184,6 +219,10 @@ static PyMethodDef functions[] = {
     {"_cuda_reset_totals", cuda_reset_totals, METH_O, "Counts since the start are 0."},
     {"_cuda_empty_cache", cuda_empty_cache, METH_O, "Gives unused memory back to the device."},
     {"_cuda_memory_free", cuda_memory_free, METH_O, "(free, total) bytes of a device."},
+    {"_cuda_can_access_peer", can_access_peer, METH_VARARGS, "Whether a device reaches another's memory."},
+    {"_cuda_sync_mode", sync_mode, METH_VARARGS,
+     "What happens where the host waits: 0 nothing, 1 a warning, 2 an error."},
+    {"_cuda_blocks", cuda_blocks, METH_O, "(address, bytes, pool, stream, is_free) of each block of memory."},
     {"_cuda_switch", cuda_switch, METH_VARARGS,
      "A switch of torch.backends, as it was, and sets it to a second argument."},
     {"_cudnn_version", cudnn_version, METH_NOARGS, "cuDNN's version; 0 where there is none."},
@@ -279,22 +318,25 @@ static PyType_Spec event_spec = {.name = "wick._C._EventBase",
 
 /* ==================================================== streams =================================================== */
 
-enum stream_choice { NEW_STREAM, CURRENT_STREAM, DEFAULT_STREAM };
+enum stream_choice { NEW_STREAM, CURRENT_STREAM, DEFAULT_STREAM, EXTERNAL_STREAM };
 
-/* _StreamBase(device, which): 0: a new one, 1: the thread's current one, 2: the device's default one. */
+/* _StreamBase(device, which, handle): 0: a new one, 1: the thread's current one, 2: the device's default one, 3: that
+ * of the driver's handle. */
 static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
   wk__state *state = wk__state_of_type(type);
   PyObject *given = Py_None;
   int which = NEW_STREAM;
+  unsigned long long handle = 0;
   wk_device device = {WK_CUDA, -1};
   (void)keywords;
-  if (!state || !PyArg_ParseTuple(args, "|Oi", &given, &which)) return NULL;
+  if (!state || !PyArg_ParseTuple(args, "|OiK", &given, &which, &handle)) return NULL;
   if (given != Py_None && wk__device_argument(state, given, &device) < 0) return NULL;
   if (wk__device_resolve(&device) != WK_OK) return wk__raise(state);
   const wk__device_type *t = wk__device_types[device.type];
   wk__stream *stream = which == NEW_STREAM       ? t->create_stream(device.index)
                        : which == CURRENT_STREAM ? wk__stream_find(device)
-                                                 : t->default_stream(device.index);
+                       : which == DEFAULT_STREAM ? t->default_stream(device.index)
+                                                 : wk__cuda_external_stream(device.index, (void *)(uintptr_t)handle);
   PyObject *self = stream ? type->tp_alloc(type, 0) : wk__raise(state);
   if (self) ((stream_object *)self)->stream = stream;
   return self;
@@ -313,8 +355,9 @@ static PyObject *stream_synchronize(PyObject *self, PyObject *unused) {  // -> n
   (void)unused;
   wk_status status;
   wk__stream *s = stream_of(self);
+  wk__thread.warning = NULL;
   Py_BEGIN_ALLOW_THREADS status = s->type->synchronize(s);
-  Py_END_ALLOW_THREADS return done_or_error(self, status);
+  Py_END_ALLOW_THREADS return wk__warned(done_or_error(self, status));
 }
 static PyObject *stream_note_use(PyObject *self, PyObject *tensor) {  // -> new
   wk__state *state = wk__state_of_type(Py_TYPE(self));

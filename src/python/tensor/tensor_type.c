@@ -763,9 +763,10 @@ static int the_element(PyObject *self, wk__scalar *out, const char *error, const
     PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow", type);
     return -1;
   }
-  if (wk__read_element(t, out) == WK_OK) return 0;
-  wk__raise(state_of(self));
-  return -1;
+  wk__thread.warning = NULL;
+  PyObject *read = wk__read_element(t, out) == WK_OK ? wk__warned(Py_NewRef(Py_None)) : wk__raise(state_of(self));
+  Py_XDECREF(read);
+  return read ? 0 : -1;
 }
 #define NO_SCALAR "a Tensor with %lld elements cannot be converted to Scalar"
 static int truth_of(PyObject *steal_result) {

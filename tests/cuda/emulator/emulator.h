@@ -130,7 +130,8 @@ struct CUgraph_st {
   bool is_invalid; /* the capture has failed */
   CUstream origin; /* NULL: the capture is over */
   int mode;
-  uint64_t thread; /* that captures */
+  unsigned long long id; /* of the capture */
+  uint64_t thread;       /* that captures */
 };
 
 struct CUgraphExec_st {

@@ -5,6 +5,7 @@
  * bring another stream into it, and tell at the end whether that stream's work has been waited for. Tests:
  * tests/test_graphs.c. */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "emulator.h"
@@ -48,8 +49,11 @@ CUresult capture_forbid(CUcontext context) {
 
 CUresult capture_forbid_stream(CUstream stream) { return forbid(stream->capture); }
 
+static __thread int thread_mode; /* what this thread minds of captures: all by default */
+
 CUresult capture_forbid_thread(void) {
   search s = {0};
+  if (thread_mode == MODE_RELAXED) return CUDA_SUCCESS;
   object_each(OBJECT_GRAPH, find_capture_of_thread, &s);
   return forbid(s.found);
 }
@@ -118,14 +122,43 @@ CUresult cuStreamBeginCapture_v2(CUstream handle, int mode) {
   if (mode < MODE_GLOBAL || mode > MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
   if (stream->is_legacy) return EMULATOR_CAPTURE_UNSUPPORTED;
   if (stream->capture) return ILLEGAL_STATE;
+  static unsigned long long last_id;
   CUgraph graph = object_create(OBJECT_GRAPH, sizeof *graph);
   graph->context = stream->context;
+  graph->id = ++last_id;
   graph->origin = stream;
   graph->mode = mode;
   graph->thread = this_thread();
   stream->capture = graph;
   stream->is_origin = true;
   stream->last_node = stream->joined_node = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
+  if (!mode || *mode < MODE_GLOBAL || *mode > MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+  int before = thread_mode;
+  thread_mode = *mode;
+  *mode = before;
+  return CUDA_SUCCESS;
+}
+
+/* The last operation of the stream stands for what its next one depends on. */
+CUresult cuStreamGetCaptureInfo_v2(CUstream handle, int *status, unsigned long long *id, CUgraph *out_graph,
+                                   const CUgraphNode **last, size_t *count) {
+  EMULATOR_LOCKED;
+  EMULATOR_CONTEXT(context);
+  CUstream stream;
+  CUresult result = stream_of(handle, context, &stream);
+  if (result) return result;
+  if (!status) return CUDA_ERROR_INVALID_VALUE;
+  const CUgraph graph = stream->capture;
+  *status = !graph ? 0 : graph->is_invalid ? 2 : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  if (!graph) return CUDA_SUCCESS;
+  if (id) *id = graph->id;
+  if (out_graph) *out_graph = graph;
+  if (last) *last = stream->last_node ? &graph->nodes[stream->last_node - 1] : NULL;
+  if (count) *count = stream->last_node != 0;
   return CUDA_SUCCESS;
 }
 
@@ -259,6 +292,19 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
   for (size_t i = 0; i < room; i++) nodes[i] = i < graph->count ? graph->nodes[i] : NULL;
   if (room > graph->count) *count = graph->count;
   return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned flags) {
+  (void)flags;
+  EMULATOR_LOCKED;
+  if (!object_is(graph, OBJECT_GRAPH) || !path) return CUDA_ERROR_INVALID_VALUE;
+  FILE *file = fopen(path, "w");
+  if (!file) return CUDA_ERROR_INVALID_VALUE;
+  fprintf(file, "digraph dot {\n");
+  for (uint32_t i = 0; i < graph->count; i++)
+    fprintf(file, "  node%u [label=\"%d\"];\n", i, graph->nodes[i]->operation.kind);
+  fprintf(file, "}\n");
+  return fclose(file) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult cuGraphDestroy(CUgraph graph) {

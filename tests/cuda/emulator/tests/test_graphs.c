@@ -226,8 +226,42 @@ static void captures_forbid(void **state) {
   end_graphs();
 }
 
+static void what_a_stream_captures(void **state) {
+  int status = 7, mode = 2;
+  unsigned long long id = 0, second = 0;
+  const CUgraphNode *last;
+  size_t count;
+  void *memory;
+  CUgraph graph, same;
+  (void)state;
+  begin_graphs();
+  OK(cuStreamGetCaptureInfo_v2(stream, &status, &id, NULL, NULL, NULL));
+  assert_int_equal(status, 0);
+  OK(cuStreamBeginCapture_v2(stream, 0));
+  OK(cuStreamGetCaptureInfo_v2(stream, &status, &id, &same, &last, &count));
+  assert_int_equal(status, 1), assert_int_equal(count, 0);
+  add_on(stream, 3), add_on(stream, 4);
+  OK(cuStreamGetCaptureInfo_v2(stream, &status, &second, NULL, &last, &count));
+  assert_int_equal(count, 1), assert_int_equal(id, second);
+  CUgraphNode node = last[0];
+  OK(cuThreadExchangeStreamCaptureMode(&mode)); /* what a capture forbids does not hold for who says so */
+  assert_int_equal(mode, 0);
+  OK(cuMemHostAlloc(&memory, 64, 0));
+  OK(cuThreadExchangeStreamCaptureMode(&mode));
+  assert_int_equal(mode, 2);
+  OK(cuStreamEndCapture(stream, &graph));
+  assert_ptr_equal(graph, same);
+  CUgraphNode nodes[2];
+  count = 2;
+  OK(cuGraphGetNodes(graph, nodes, &count));
+  assert_ptr_equal(nodes[1], node);
+  OK(cuMemFreeHost(memory)), OK(cuGraphDestroy(graph));
+  end_graphs();
+}
+
 int test_graphs(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(replay_with_other_parameters), cmocka_unit_test(graphs_of_nodes),
-                                     cmocka_unit_test(streams_join), cmocka_unit_test(captures_forbid)};
+                                     cmocka_unit_test(streams_join), cmocka_unit_test(captures_forbid),
+                                     cmocka_unit_test(what_a_stream_captures)};
   return cmocka_run_group_tests_name("graphs", tests, NULL, NULL);
 }

@@ -1,0 +1,34 @@
+/* Convolutions of one channel a group on the device: what the host and on_device/depthwise.c agree on. Compiled for
+ * both. */
+#ifndef WICK_CUDA_DEPTHWISE_H
+#define WICK_CUDA_DEPTHWISE_H
+
+#include <stdint.h>
+
+enum {
+  WK__DEPTHWISE_THREADS = 256,
+  WK__DEPTHWISE_ROWS = 8,      /* of the result that a thread computes, one below the other */
+  WK__DEPTHWISE_FLOATS = 6144, /* of the images in a block's memory */
+  WK__DEPTHWISE_PLANES = 32,   /* at most in one block */
+  WK__DEPTHWISE_MOST_TAPS = 7 * 7
+};
+
+/* A block makes a tile of `planes` results, or, of more than one plane, each as a whole. For a weight's gradient it
+ * goes through the tiles of the images of its channel and part. */
+typedef struct wk__cuda_depthwise {
+  uint64_t x, w, y, bias; /* addresses; bias may be 0 */
+  uint64_t parts;         /* a weight's gradient: (parts, channels, taps) of float */
+  int64_t planes;         /* images times channels */
+  int32_t type;           /* wk__cuda_memory_type of x, w, y and bias: f32, f16, bf16 */
+  int32_t channels;
+  int32_t kernel, stride; /* of both dims */
+  int32_t x_rows, x_columns, y_rows, y_columns;
+  int32_t row_padding, column_padding;
+  int32_t turned;                               /* the weight's taps are the other way round */
+  int32_t spread;                               /* x's elements lie so far apart, with zeros between */
+  int32_t tile_rows, tile_columns, tile_planes; /* of y; rows are a multiple of WK__DEPTHWISE_ROWS */
+  int32_t images_each;                          /* of a part */
+} wk__cuda_depthwise;
+enum { WK__DEPTHWISE_ADDRESSES = 5 };
+
+#endif

@@ -1,0 +1,211 @@
+/* Linear algebra of small real matrices on the device, in double, a block a matrix (on_device/matrices.c): LU and what
+ * is made of it, triangles, Cholesky, QR. The bits are those of the CPU's routines; large matrices, of which few are
+ * computed at a time, and complex ones are the host's. Tests: tests/cuda/test_linalg.py, tests/device/. */
+#include "cuda/kernels.h"
+#include "cuda/matrices.h"
+#include "cuda/units.h"
+#include "ops/internal.h"
+#include "wick/operators.h"
+
+#define NONE ((wk_value){0})
+
+/* ---- which ---- */
+
+static int64_t rows_of(const wk_tensor *t) { return wk__size(t, t->ndim - 2); }
+static int64_t columns_of(const wk_tensor *t) { return wk__size(t, t->ndim - 1); }
+
+/* A block has one multiprocessor's arithmetic, so it is worth it while there are blocks for a good part of them. */
+static bool is_ours(const wk_tensor *a) {
+  enum { LARGE = 256 };
+  if (wk_dtype_is_complex((wk_dtype)a->dtype) || wk__numel(a) == 0) return false;
+  int64_t m = rows_of(a), n = columns_of(a), most = wk__max(m, n);
+  const wk__cuda_device *d = wk__cuda_device_get(a->device.index);
+  return d && (most <= LARGE || wk__numel(a) / (m * n) >= d->multiprocessors);
+}
+
+/* ---- copies ---- */
+
+/* In double, to be worked on. */
+static wk_tensor *opened(wk_tensor *t) {
+  wk_tensor *wide = t->dtype == WK_FLOAT64 ? wk_clone(t, "contiguous_format") : wk__to_copy(t, WK_FLOAT64, NONE);
+  return wide ? wk_contiguous(wide, NULL) : NULL;
+}
+/* (count, each) of a dtype */
+static wk_tensor *room(const wk_tensor *like, int64_t count, int64_t each, wk_dtype dtype) {
+  wk_int sizes[] = {wk_int_of(count), wk_int_of(each)};
+  return wk_new_empty((wk_tensor *)like, sizes, 2, dtype, NONE);
+}
+static wk_status give(wk_tensor *made, wk_tensor *out) {
+  wk_tensor *shaped = made ? wk_reshape(made, out->sizes, out->ndim) : NULL;
+  return shaped ? wk__copy_into(out, shaped) : wk_error_category();
+}
+
+/* ---- launches ---- */
+
+/* a: opened */
+static wk__cuda_matrices matrices_of(const wk_tensor *a) {
+  wk__cuda_matrices j = {.a = wk__cuda_at(a), .m = rows_of(a), .n = columns_of(a), .pivot = 1};
+  j.count = wk__numel(a) / (j.m * j.n);
+  return j;
+}
+
+static wk_status run(const wk_tensor *on, wk__cuda_matrices *j, const char *kernel) {
+  int64_t widest = wk__max(wk__max(j->m, j->n), j->k);
+  int threads = (int)wk__min(wk__ceil_div(widest * 4, 32) * 32, WK__MATRICES_THREADS);
+  return wk__cuda_call_unit(on, &(wk__cuda_unit_call){.module = WK__CUDA_SMALL_MATRICES,
+                                                      .kernel = kernel,
+                                                      .blocks = j->count,
+                                                      .threads = threads,
+                                                      .words = j,
+                                                      .word_count = (int)(sizeof *j / 8),
+                                                      .address_count = WK__MATRICES_ADDRESSES});
+}
+
+/* ---- LU ---- */
+
+static wk_status lu_factor(wk__call *c) {
+  WK__ARGS(linalg_lu_factor_ex);
+  wk_tensor *a = opened(c->args[A_A].tensor);
+  if (!a) return wk_error_category();
+  wk__cuda_matrices j = matrices_of(a);
+  j.pivots = wk__cuda_at(c->outputs[1]), j.info = wk__cuda_at(c->outputs[2]);
+  j.pivot = wk__arg_bool(c, A_pivot);
+  WK_TRY(run(a, &j, "kernel_lu"));
+  return give(a, c->outputs[0]);
+}
+
+static wk_status solve(wk__call *c) {
+  WK__ARGS(_linalg_solve);
+  wk_tensor *a = opened(c->args[A_A].tensor), *b = opened(c->args[A_B].tensor);
+  if (!a || !b) return wk_error_category();
+  wk__cuda_matrices j = matrices_of(a);
+  wk_tensor *pivots = room(a, j.count, j.n, WK_INT32);
+  if (!pivots) return wk_error_category();
+  j.b = wk__cuda_at(b), j.k = columns_of(b);
+  j.pivots = wk__cuda_at(pivots), j.info = wk__cuda_at(c->outputs[1]);
+  WK_TRY(run(a, &j, "kernel_lu"));
+  return give(b, c->outputs[0]);
+}
+
+static wk_status determinant(wk__call *c) {
+  bool apart = c->op->schema.result_count > 1;
+  wk_tensor *a = opened(c->args[0].tensor);
+  if (!a) return wk_error_category();
+  wk__cuda_matrices j = matrices_of(a);
+  wk_tensor *pivots = room(a, j.count, j.n, WK_INT32), *values = room(a, j.count, 1, WK_FLOAT64);
+  wk_tensor *logs = values && apart ? room(a, j.count, 1, WK_FLOAT64) : values;
+  if (!pivots || !logs) return wk_error_category();
+  j.pivots = wk__cuda_at(pivots), j.values = wk__cuda_at(values);
+  if (apart) j.logs = wk__cuda_at(logs);
+  WK_TRY(run(a, &j, "kernel_lu"));
+  WK_TRY(give(values, c->outputs[0]));
+  return apart ? give(logs, c->outputs[1]) : WK_OK;
+}
+
+static wk_status row_orders(wk__call *c) {
+  enum { THREADS = 64, MOST_BLOCKS = 1 << 14 };
+  wk_tensor *pivots = wk_contiguous(c->args[WK__ARG(_lu_order, pivots)].tensor, NULL), *out = c->outputs[0];
+  if (!pivots) return wk_error_category();
+  wk__cuda_row_orders j = {
+      .pivots = wk__cuda_at(pivots), .out = wk__cuda_at(out), .k = columns_of(pivots), .n = columns_of(out)};
+  j.count = wk__numel(out) / j.n;
+  return wk__cuda_call_unit(out, &(wk__cuda_unit_call){.module = WK__CUDA_SMALL_MATRICES,
+                                                       .kernel = "kernel_row_orders",
+                                                       .blocks = wk__min(wk__ceil_div(j.count, THREADS), MOST_BLOCKS),
+                                                       .threads = THREADS,
+                                                       .words = &j,
+                                                       .word_count = (int)(sizeof j / 8),
+                                                       .address_count = 2});
+}
+
+/* ---- triangles and Cholesky ---- */
+
+static wk_status triangular(wk__call *c) {
+  WK__ARGS(_linalg_solve_triangular);
+  wk_tensor *a = opened(c->args[A_self].tensor), *b = opened(c->args[A_B].tensor);
+  if (!a || !b) return wk_error_category();
+  wk__cuda_matrices j = matrices_of(a);
+  j.b = wk__cuda_at(b), j.k = columns_of(b);
+  j.upper = wk__arg_bool(c, A_upper), j.unit = wk__arg_bool(c, A_unitriangular);
+  WK_TRY(run(a, &j, "kernel_triangular"));
+  return give(b, c->outputs[0]);
+}
+
+static wk_status cholesky(wk__call *c) {
+  wk_tensor *a = opened(c->args[0].tensor);
+  if (!a) return wk_error_category();
+  wk__cuda_matrices j = matrices_of(a);
+  j.info = wk__cuda_at(c->outputs[1]);
+  WK_TRY(run(a, &j, "kernel_cholesky"));
+  return give(a, c->outputs[0]);
+}
+
+/* ---- QR ---- */
+
+/* a becomes R and reflections below it; their factors (count, taus). */
+static wk_status reflections(const wk_tensor *a, wk__cuda_matrices *j, int64_t columns, wk_tensor **out_tau) {
+  *j = matrices_of(a);
+  j->taus = wk__min(j->m, j->n);
+  j->k = wk__max(columns, 0);
+  wk_tensor *scratch = room(a, j->count, j->m + wk__max(j->n, j->k), WK_FLOAT64);
+  *out_tau = room(a, j->count, j->taus, WK_FLOAT64);
+  if (!scratch || !*out_tau) return wk_error_category();
+  j->room = wk__cuda_at(scratch), j->values = wk__cuda_at(*out_tau);
+  return run(a, j, "kernel_householder");
+}
+
+static wk_status qr(wk__call *c) {
+  WK__ARGS(linalg_qr);
+  wk_tensor *q = c->outputs[0], *out = c->outputs[1], *a = opened(c->args[A_A].tensor), *tau;
+  int64_t columns = strcmp(c->args[A_mode].string, "r") == 0 ? -1 : columns_of(q);
+  wk__cuda_matrices j;
+  if (!a) return wk_error_category();
+  WK_TRY(reflections(a, &j, columns, &tau));
+  wk_tensor *r = wk_triu(a, 0);
+  if (r) r = wk_slice(r, -2, wk__v_int(0), wk__v_int(rows_of(out)), wk_int_of(1));
+  WK_TRY(r ? wk__copy_into(out, r) : wk_error_category());
+  if (columns < 0) return WK_OK;
+  wk_tensor *formed = room(a, j.count, j.m * columns, WK_FLOAT64);
+  j.b = wk__cuda_at(formed);
+  WK_TRY(formed ? run(a, &j, "kernel_form") : wk_error_category());
+  return give(formed, q);
+}
+
+static wk_status geqrf(wk__call *c) {
+  wk_tensor *a = opened(c->args[0].tensor), *tau;
+  wk__cuda_matrices j;
+  if (!a) return wk_error_category();
+  WK_TRY(reflections(a, &j, -1, &tau));
+  WK_TRY(give(a, c->outputs[0]));
+  return give(tau, c->outputs[1]);
+}
+
+static wk_status householder_product(wk__call *c) {
+  WK__ARGS(linalg_householder_product);
+  wk_tensor *a = opened(c->args[A_input].tensor), *tau = opened(c->args[A_tau].tensor);
+  if (!a || !tau) return wk_error_category();
+  wk__cuda_matrices j = matrices_of(a);
+  j.k = j.n, j.taus = columns_of(tau), j.values = wk__cuda_at(tau);
+  wk_tensor *scratch = room(a, j.count, j.m + j.n, WK_FLOAT64), *q = room(a, j.count, j.m * j.n, WK_FLOAT64);
+  if (!scratch || !q) return wk_error_category();
+  j.room = wk__cuda_at(scratch), j.b = wk__cuda_at(q);
+  WK_TRY(run(a, &j, "kernel_form"));
+  return give(q, c->outputs[0]);
+}
+
+/* ---- the rows ---- */
+
+static wk_status ours(wk__call *c, wk__kernel_fn *kernel) {
+  return is_ours(c->args[0].tensor) && (!c->outputs || wk__numel(c->outputs[0]) || c->op == WK__OP(linalg_qr))
+             ? wk__cuda_in_scope(c, kernel)
+             : wk__cuda_run_kernel_on_host(c);
+}
+wk_status wk__cuda_lu_factor(wk__call *c) { return ours(c, lu_factor); }
+wk_status wk__cuda_lu_order(wk__call *c) { return wk__numel(c->outputs[0]) ? wk__cuda_in_scope(c, row_orders) : WK_OK; }
+wk_status wk__cuda_linalg_solve(wk__call *c) { return ours(c, solve); }
+wk_status wk__cuda_determinant(wk__call *c) { return ours(c, determinant); }
+wk_status wk__cuda_solve_triangular(wk__call *c) { return ours(c, triangular); }
+wk_status wk__cuda_cholesky(wk__call *c) { return ours(c, cholesky); }
+wk_status wk__cuda_qr(wk__call *c) { return ours(c, qr); }
+wk_status wk__cuda_geqrf(wk__call *c) { return ours(c, geqrf); }
+wk_status wk__cuda_householder_product(wk__call *c) { return ours(c, householder_product); }

@@ -1,0 +1,144 @@
+"""Linear algebra of small matrices on the device: the bits of the CPU's own routines, and nothing on the host."""
+
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+import wick as torch
+
+L = torch.linalg
+
+
+@pytest.fixture(autouse=True)
+def _on_the_device():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*will fall back.*")
+        yield
+
+
+def matrices(*sizes, dtype=torch.float32):
+    torch.manual_seed(sum(sizes))
+    return torch.randn(*sizes, dtype=dtype)
+
+
+def positive(*sizes, dtype=torch.float32):
+    a = matrices(*sizes, dtype=dtype)
+    return a @ a.mT + sizes[-1] * torch.eye(sizes[-1], dtype=dtype)
+
+
+def flat(out):
+    return list(out) if isinstance(out, (tuple, list)) else [out]
+
+
+def same(f, *tensors, close=False):
+    for wanted, found in zip(flat(f(*tensors)), flat(f(*(t.cuda() for t in tensors))), strict=True):
+        assert found.is_cuda and found.dtype == wanted.dtype and found.shape == wanted.shape
+        if close:
+            assert torch.allclose(found.cpu(), wanted, rtol=1e-6)
+        else:
+            assert torch.equal(found.cpu(), wanted)
+
+
+SIZES = [(1,), (2,), (5,), (3, 4), (2, 3, 17), (33,)]
+
+
+def square(s):
+    return (*s[:-1], s[-1], s[-1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("s", SIZES)
+def test_factors(s, dtype):
+    a, p = matrices(*square(s), dtype=dtype), positive(*square(s), dtype=dtype)
+    same(L.lu_factor, a)
+    same(L.lu, a)
+    same(L.det, a)
+    same(L.slogdet, a, close=True)
+    same(L.cholesky, p)
+    same(torch.geqrf, a)
+    for mode in "reduced", "complete", "r":
+        same(lambda x, mode=mode: tuple(L.qr(x, mode)), a)
+
+
+@pytest.mark.parametrize("m, n", [(7, 3), (3, 7), (1, 4), (40, 2)])
+def test_other_shapes(m, n):
+    a = matrices(2, m, n)
+    same(L.lu_factor, a)
+    for mode in "reduced", "complete", "r":
+        same(lambda x, mode=mode: tuple(L.qr(x, mode)), a)
+    if m >= n:
+        same(L.householder_product, a, matrices(2, n))
+    same(L.lu_factor, a.mT)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("s", SIZES)
+def test_solutions(s, dtype):
+    a, b = positive(*square(s), dtype=dtype), matrices(*s, 3, dtype=dtype)
+    same(L.solve, a, b)
+    same(L.inv, a)
+    same(lambda a, b: torch.cholesky_solve(b, L.cholesky(a)), a, b)
+    same(lambda a, b: L.lu_solve(*L.lu_factor(a), b), a, b)
+    for upper in False, True:
+        for unit in False, True:
+            f = lambda a, b, upper=upper, unit=unit: L.solve_triangular(a, b, upper=upper, unitriangular=unit)  # noqa: E731
+            same(f, a, b)
+
+
+def test_numbers_that_overflow_when_squared_and_columns_of_zeros():
+    a = matrices(4, 4, dtype=torch.float64)
+    same(lambda x: tuple(L.qr(x)), a * 1e160)
+    same(lambda x: tuple(L.qr(x)), a * 1e-160)
+    a[:, 1] = 0
+    same(lambda x: tuple(L.qr(x)), a)
+    same(torch.linalg.lu_factor_ex, a)
+    same(L.det, a)
+
+
+def test_errors_are_the_cpus():
+    a = torch.zeros(2, 2)
+    for f in L.inv, L.cholesky, lambda x: L.solve(x, x):
+        texts = []
+        for device in "cpu", "cuda":
+            with pytest.raises(L.LinAlgError) as error:
+                f(a.to(device))
+            texts.append(str(error.value))
+        assert texts[0] == texts[1]
+    info = L.cholesky_ex(torch.stack([torch.eye(3), -torch.eye(3)]).cuda()).info
+    assert info.tolist() == [0, 1]
+
+
+def test_gradients():
+    a, b = positive(4, 4), matrices(4, 2)
+    grads = []
+    for device in "cpu", "cuda":
+        x, y = (t.clone().to(device).requires_grad_() for t in (a, b))
+        (L.solve(x, y).sum() + L.slogdet(x)[1] + L.cholesky(x).sum() + L.qr(x)[1].sum()).backward()
+        grads.append((x.grad.cpu(), y.grad.cpu()))
+    for ours, wanted in zip(*grads, strict=True):
+        assert torch.allclose(ours, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_in_a_graph():
+    a, b = positive(3, 5, 5).cuda(), matrices(3, 5, 2).cuda()
+    g = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(g):
+        x, _ = L.solve_ex(a, b)
+    a.copy_(positive(3, 5, 5).cuda() * 2)
+    g.replay()
+    assert torch.equal(x, L.solve(a, b))
+
+
+def test_large_and_complex_ones_are_the_hosts():
+    program = """
+import wick as torch, warnings
+for a in torch.eye(300).cuda(), torch.eye(3, dtype=torch.complex64).cuda():
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        assert torch.allclose(torch.linalg.cholesky(a * 4), a * 2)
+        print(sum("will fall back" in str(w.message) for w in seen))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=200)
+    assert done.stdout.split() == ["1", "0"], done.stderr  # a row warns once
