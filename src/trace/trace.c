@@ -539,7 +539,8 @@ static wk_status trace_node(wk__tracer *t, const wk_op *op, const wk_value *args
                                    : new_results(t, node, node->item_count, results);
 }
 
-/* x[mask]: the same with the places of the mask, which has a derivative, too. Finding those may have ended the trace. */
+/* x[mask]: the same with the places of the mask, which has a derivative, too. Finding those may have ended the trace.
+ */
 static wk_status trace_index(wk__tracer *t, const wk_value *args, wk_value *results) {
   wk_tensor *places[WK_MAX_DIMS];
   wk_value by_places[] = {args[0], {.tag = WK_VALUE_TENSORS, .tensors = places}};
