@@ -1,4 +1,4 @@
-/* wick._C._TileBuilder, _TileValue, _TileKernel: the tile IR for wick/tiles/, whose walk over a function's syntax calls
+/* wick._C._TileBuilder and _TileValue: the tile IR for wick/tiles/, whose walk over a function's syntax calls
  * a method here for every operation.
  *
  * In: values of the same builder, and Python's numbers. Out: values, of the class that the builder was made with. Rules
@@ -6,7 +6,7 @@
  * builder, a builder its kernel until `finish` hands it over. Tests: tests/python/test_tiles.py. */
 #include "dynamo/cpython/gil.h"
 #include "python/data/interop.h"
-#include "tile/tile.h"
+#include "python/tile/tiles.h"
 
 typedef struct builder {
   PyObject_HEAD wk__state *state;
@@ -19,11 +19,6 @@ typedef struct value {
   PyObject_HEAD builder *builder; /* owned */
   wk__tile id;
 } value;
-
-typedef struct kernel_object {
-  PyObject_HEAD wk__state *state;
-  wk__tile_kernel *kernel; /* owned */
-} kernel_object;
 
 /* ---- values ---- */
 
@@ -102,7 +97,7 @@ static builder *ready(PyObject *self) {
   return NULL;
 }
 
-static int scalar_from(PyObject *o, wk__scalar *out) {
+int wk__tile_scalar_from(PyObject *o, wk__scalar *out) {
   if (PyBool_Check(o)) {
     *out = (wk__scalar){.category = WK__BOOL_KIND, .i = o == Py_True};
   } else if (PyFloat_Check(o)) {
@@ -136,7 +131,7 @@ static int operand(builder *b, PyObject *o, wk__tile *out, bool *out_number) {
   if (out_number) *out_number = false;
   if (o == Py_None || (*out = id_of(b, o))) return 0;
   if (PyObject_TypeCheck(o, b->value_type)) return PyErr_Format(PyExc_ValueError, "a value of another kernel"), -1;
-  if (scalar_from(o, &number) < 0) return -1;
+  if (wk__tile_scalar_from(o, &number) < 0) return -1;
   *out = wk__tile_number(&b->b, number);
   if (out_number) *out_number = true;
   return 0;
@@ -160,7 +155,7 @@ static int pair(builder *b, PyObject *first, PyObject *second, wk__tile *x, wk__
     PyObject *o = turn ? second : first;
     wk__tile other = turn ? *x : *y;
     if (!PyFloat_Check(o) || b->kernel->instrs[other].type.dtype != WK_FLOAT64) continue;
-    if (scalar_from(o, &number) < 0) return -1;
+    if (wk__tile_scalar_from(o, &number) < 0) return -1;
     *(turn ? y : x) = wk__tile_constant(&b->b, number, WK_FLOAT64);
   }
   return 0;
@@ -254,7 +249,8 @@ static PyObject *make_constant(PyObject *self, PyObject *args) {  // -> new
   wk__scalar scalar;
   int64_t shape[WK__TILE_DIMS];
   wk_dtype dtype;
-  if (!PyArg_ParseTuple(args, "OOO:constant", &number, &name, &sizes) || scalar_from(number, &scalar) < 0) return NULL;
+  if (!PyArg_ParseTuple(args, "OOO:constant", &number, &name, &sizes) || wk__tile_scalar_from(number, &scalar) < 0)
+    return NULL;
   int ndim = sizes_from(sizes, shape);
   if (ndim < 0) return NULL;
   wk__tile v;
@@ -568,7 +564,7 @@ static PyObject *finish(PyObject *self, PyObject *args) {  // -> new
   if (wk__tile_finish(&b->b, name, warps) != WK_OK) return wk__raise(b->state);
   PyObject *type = PyObject_GetAttrString(b->state->module, "_TileKernel");
   if (!type) return NULL;
-  kernel_object *k = (kernel_object *)((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 0);
+  wk__tile_kernel_object *k = (wk__tile_kernel_object *)((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 0);
   Py_DECREF(type);
   if (!k) return NULL;
   k->state = b->state, k->kernel = b->kernel;
@@ -659,122 +655,17 @@ static PyType_Slot builder_slots[] = {{Py_tp_new, builder_new},
 static PyType_Spec builder_spec = {
     .name = "wick._C._TileBuilder", .basicsize = sizeof(builder), .flags = Py_TPFLAGS_DEFAULT, .slots = builder_slots};
 
-/* ---- kernels ---- */
-
-static void kernel_dealloc(PyObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  wk__tile_release(((kernel_object *)self)->kernel);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-static PyObject *kernel_text(PyObject *self, void *unused) {  // -> new
-  (void)unused;
-  wk__string s = {0};
-  wk__tile_print(&s, ((kernel_object *)self)->kernel);
-  char *text = wk__string_take(&s);
-  if (!text) return wk__raise(((kernel_object *)self)->state);
-  PyObject *result = PyUnicode_FromString(text);
-  wk__free(text);
-  return result;
-}
-
-static bool address_of(wk__state *state, PyObject *o, Py_ssize_t n, wk_device *device, int64_t *out) {
-  if (!wk__is_tensor(state, o)) {
-    PyErr_Format(PyExc_TypeError, "argument %zd of the kernel was a tensor when it was specialised, and is %s", n,
-                 Py_TYPE(o)->tp_name);
-    return false;
-  }
-  const wk_tensor *t = wk__tensor_of(o);
-  if (!t->storage || t->storage->trace || t->inner) {
-    PyErr_Format(PyExc_ValueError, "Pointer argument (at %zd) has no memory", n);
-    return false;
-  }
-  if (device->type == WK_META) *device = t->device;
-  if (!wk__device_equal(*device, t->device)) {
-    PyErr_Format(PyExc_ValueError, "Pointer argument (at %zd) lies on another device than the first one", n);
-    return false;
-  }
-  *out = (int64_t)(uintptr_t)wk__address(t);
-  return true;
-}
-
-static bool argument_of(wk__state *state, const wk__tile_type *type, PyObject *o, Py_ssize_t n, wk_device *device,
-                        int64_t *out) {
-  union {
-    double d;
-    int64_t i;
-  } bits = {.i = 0};
-  wk__scalar number;
-  if (type->pointer) return address_of(state, o, n, device, out);
-  if (scalar_from(o, &number) < 0) return false;
-  if (wk__dtype_category((wk_dtype)type->dtype) == WK__FLOAT_KIND)
-    bits.d = wk__scalar_double(number);
-  else
-    bits.i = wk__scalar_int(number);
-  *out = bits.i;
-  return true;
-}
-
-/* Ctrl-C while a kernel runs; its exception is set then. */
-static bool is_interrupted(void) {
-  wk__gil gil = wk__gil_hold();
-  bool yes = gil.alive && PyErr_CheckSignals() < 0;
-  wk__gil_drop(gil);
-  return yes;
-}
-
-/* launch(grid, arguments): a tuple of three, a list */
-static PyObject *kernel_launch(PyObject *self, PyObject *args) {  // -> new
-  const kernel_object *k = (const kernel_object *)self;
-  wk__tile_launch launch;
-  wk_device device = {WK_META, -1};
-  PyObject *list;
-  wk_status status;
-  if (!PyArg_ParseTuple(args, "(iii)O!:launch", &launch.grid[0], &launch.grid[1], &launch.grid[2], &PyList_Type, &list))
-    return NULL;
-  if (PyList_GET_SIZE(list) != k->kernel->parameters)
-    return PyErr_Format(PyExc_TypeError, "the kernel takes %d arguments, not %zd", k->kernel->parameters,
-                        PyList_GET_SIZE(list));
-  for (wk__tile v = 1; v < k->kernel->count; v++) {
-    const wk__tile_instr *i = &k->kernel->instrs[v];
-    if (i->op != WK__TILE_parameter) continue;
-    Py_ssize_t n = (Py_ssize_t)i->number.i;
-    if (!argument_of(k->state, &i->type, PyList_GET_ITEM(list, n), n, &device, &launch.args[n])) return NULL;
-  }
-  if (launch.grid[0] <= 0 || launch.grid[1] <= 0 || launch.grid[2] <= 0) Py_RETURN_NONE;
-  if (device.type == WK_META) device = WK__CPU_DEVICE;
-  const wk__device_type *type = wk__device_type_of(device);
-  wk__stream *stream = type ? wk__stream_of(device) : NULL;
-  if (!type || (!stream && device.type != WK_CPU)) return wk__raise(k->state);
-  if (!type->launch_tiles)
-    return PyErr_Format(PyExc_NotImplementedError, "tile kernels do not run on device %s",
-                        wk__device_type_name(device.type));
-  launch.is_interrupted = is_interrupted;
-  wk__gil_give();
-  status = type->launch_tiles(stream, k->kernel, &launch);
-  wk__gil_take_back();
-  if (status == WK_INTERRUPTED && PyErr_Occurred()) return NULL;
-  if (status != WK_OK) return wk__raise(k->state);
-  Py_RETURN_NONE;
-}
-
-static PyMethodDef kernel_methods[] = {{"launch", kernel_launch, METH_VARARGS, NULL}, {0}};
-static PyGetSetDef kernel_getset[] = {{"text", kernel_text, NULL, "The kernel in the tile IR.", NULL}, {0}};
-static PyType_Slot kernel_slots[] = {
-    {Py_tp_dealloc, kernel_dealloc}, {Py_tp_methods, kernel_methods}, {Py_tp_getset, kernel_getset}, {0, NULL}};
-static PyType_Spec kernel_spec = {.name = "wick._C._TileKernel",
-                                  .basicsize = sizeof(kernel_object),
-                                  .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                  .slots = kernel_slots};
+static PyMethodDef functions[] = {{"_tiles_are_apart", wk__tiles_are_apart, METH_VARARGS,
+                                   "Whether tensors are contiguous, each from the beginning of memory of its own."},
+                                  {0}};
 
 int wk__add_tiles(PyObject *module) {
-  PyType_Spec *specs[] = {&value_spec, &builder_spec, &kernel_spec};
+  PyType_Spec *specs[] = {&value_spec, &builder_spec, &wk__tile_kernel_spec};
   for (size_t i = 0; i < WK_COUNT(specs); i++) {
     PyObject *type = PyType_FromModuleAndSpec(module, specs[i], NULL);
     int status = type ? PyModule_AddType(module, (PyTypeObject *)type) : -1;
     Py_XDECREF(type);
     if (status < 0) return -1;
   }
-  return 0;
+  return PyModule_AddFunctions(module, functions);
 }
