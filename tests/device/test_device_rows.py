@@ -19,6 +19,7 @@ ROUNDING = {
         "scatter_reduce": 1e-6,  # as a histogram
         "index_reduce": 1e-6,  # as a histogram
         "logcumsumexp": 1e-6,  # a block adds in another order
+        "fft": 1e-6,  # a sum of other factors than the CPU's
         "attention": 1e-5,  # the parts of attention in place of a kernel over blocks of keys
     }
 }
