@@ -29,6 +29,8 @@ typedef enum wk__stance {
 } wk__stance;
 
 /* What dynamo has to know of the objects of the extension module, which stands above it. One an interpreter. */
+struct wk_node; /* autograd/autograd.h */
+
 typedef struct wk__binding {
   void *state; /* the module's, for the functions below */
   PyObject *module;
@@ -54,7 +56,9 @@ typedef struct wk__binding {
   bool (*is_own_mode)(PyTypeObject *type);
   bool (*is_optimizer)(void *state, PyObject *object);
   /* The k-th dictionary of hooks of all modules that calls look at; NULL: there are no more. */
-  PyObject *(*module_hooks)(void *state, int k);  // -> borrowed
+  PyObject *(*module_hooks)(void *state, int k);        // -> borrowed
+  PyObject *(*tensor_hooks)(wk_tensor *tensor);         // -> borrowed: the dictionary; NULL: it has none
+  Py_ssize_t (*hook_count)(const struct wk_node *node); /* of Python, at the node and at its results */
   int (*overrides)(void *state); /* what of __torch_function__ this thread asks now: WK__OVERRIDE_... */
   /* What a backend is given. integers: (inputs) those that stand for an integer. */
   PyObject *(*graph_module)(void *state, wk__graph *graph, const bool *integers);  // -> new
@@ -81,6 +85,7 @@ typedef struct wk__applied {
   bool writes;               /* forward has marked inputs as written */
 } wk__applied;
 void wk__dynamo_applied(const wk__applied *applied); /* nothing is done where nothing is captured */
+void wk__dynamo_hooked(wk_tensor *tensor);           /* the result of a node of the region has got a hook; likewise */
 bool wk__dynamo_captures(void);                      /* this thread records Python now */
 void wk__dynamo_noticed_mode(void);                  /* the thread's grad mode was asked for or set by the program */
 

@@ -297,7 +297,8 @@ static wk_status finish_graph(wk__session *s, wk__segment *g, wk__graph *graph, 
   g->lets_others_run = lets_others_run(graph);
   if (!computes(graph)) return WK_OK;
   WK_TRY(note_generators(g, graph));
-  WK_TRY(wk__compile_graph(graph, g->requires_grad, s->compiled->options.mode, &g->executor));
+  const bool *differentiated = g->recording->keeps_tape ? NULL : g->requires_grad; /* as one node, else node by node */
+  WK_TRY(wk__compile_graph(graph, differentiated, s->compiled->options.mode, &g->executor));
   return wk__hook_interrupted() ? wk_fail(WK_UNSUPPORTED, "Ctrl-C while it was compiled") : WK_OK;
 }
 
@@ -459,6 +460,8 @@ static void drop_objects(wk__segment *g) {
   wk__map_release(&r->fresh);
   wk__map_release(&r->expressions);
   wk__map_release(&r->functions);
+  wk__map_release(&r->hooks);
+  wk__map_release(&r->hooked_nodes);
 }
 
 static void keep(wk__session *s, wk__segment *g) {

@@ -201,6 +201,26 @@ def test_global_hooks():
     assert len(seen) == 2
 
 
+def test_marks_of_global_hooks_are_not_those_of_a_modules_own():
+    model, seen = nn.Linear(2, 2), []
+    everywhere = nn.modules.module.register_module_forward_hook(lambda m, args, out: seen.append("all"))
+    own = model.register_forward_hook(lambda m, args, kwargs, out: seen.append("own"), with_kwargs=True)
+    model(wick.ones(2))
+    everywhere.remove()
+    own.remove()
+    assert seen == ["all", "own"]
+
+
+def test_a_handle_that_was_used_takes_no_other_hook():
+    model, seen = nn.Linear(2, 2), []
+    first = model.register_forward_hook(lambda *args: seen.append(1))
+    first.remove()
+    model.register_forward_hook(lambda *args: seen.append(2))
+    first.remove()
+    model(wick.ones(2))
+    assert seen == [2]
+
+
 def test_registration_hooks():
     names = []
     register = nn.modules.module.register_module_parameter_registration_hook

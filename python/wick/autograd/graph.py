@@ -39,7 +39,8 @@ class save_on_cpu(saved_tensors_hooks):
 @contextlib.contextmanager
 def disable_saved_tensors_hooks(error_message):
     """Inside, saved_tensors_hooks are a RuntimeError with this text."""
-    before = _C._refuse_saved_tensors_hooks(error_message)
+    before = _C._refused_saved_tensors_hooks()
+    _C._refuse_saved_tensors_hooks(error_message)
     try:
         yield
     finally:

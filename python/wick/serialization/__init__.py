@@ -34,7 +34,17 @@ _STORAGE_NAMES = {
     "complex64": "ComplexFloatStorage",
     "complex128": "ComplexDoubleStorage",
 }
-_DTYPE_NAMES = (*_STORAGE_NAMES, "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "uint16", "uint32", "uint64")
+_DTYPE_NAMES = (
+    *_STORAGE_NAMES,
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+    "uint16",
+    "uint32",
+    "uint64",
+)
 
 _safe_globals = {}  # "module.name" -> what the user has allowed
 

@@ -16,11 +16,10 @@ class RemovableHandle:
     handle.remove()
     """
 
-    next_id = 0
-
-    def __init__(self, hooks_dict, *, extra_dict=None):
-        self.id = RemovableHandle.next_id
-        RemovableHandle.next_id += 1
+    def __init__(self, hooks_dict, *, extra_dict=None, of_all=False):
+        # The next of this dictionary, not of the process: so a compiled function may register hooks in each of its calls.
+        # Those of all modules, which are looked for beside a module's own, count downwards.
+        self.id = min(hooks_dict, default=0) - 1 if of_all else max(hooks_dict, default=-1) + 1
         self.hooks_dict_ref = weakref.ref(hooks_dict)
         extra = extra_dict if isinstance(extra_dict, list) else [extra_dict] if extra_dict is not None else []
         self.extra_dict_ref = tuple(weakref.ref(d) for d in extra)
@@ -31,6 +30,7 @@ class RemovableHandle:
     def remove(self):
         for hooks in self._dicts():
             hooks.pop(self.id, None)
+        self.id = None  # another hook may get it
 
     def __getstate__(self):
         return self.hooks_dict_ref(), self.id, tuple(ref() for ref in self.extra_dict_ref)
@@ -40,7 +40,6 @@ class RemovableHandle:
         # Weak references need a dict that lives: an empty one stands in for a dict that is gone.
         self.hooks_dict_ref = weakref.ref(OrderedDict() if hooks is None else hooks)
         self.extra_dict_ref = tuple(weakref.ref(OrderedDict() if d is None else d) for d in (extra[0] if extra else ()))
-        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
 
     def __enter__(self):
         return self

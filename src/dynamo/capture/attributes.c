@@ -380,7 +380,17 @@ static PyObject *attribute_in_its_own_way(wk__frame *f, wk__recording *r, PyObje
   return PyObject_GetAttr(owner, name);
 }
 
+/* What C code has given for an effect, the handle of a hook, say: it belongs to what that has changed. */
+static bool is_of_effect(const wk__recording *r, PyObject *o) {
+  wk__reg reg = wk__reg_find(r, o);
+  if (reg < 0 || r->registers[reg].kind != WK__REG_MADE) return false;
+  for (int64_t i = 0; i < r->step_count; i++)
+    if (r->steps[i].dest == reg) return r->steps[i].kind == WK__DO_EFFECT;
+  return false;
+}
+
 static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  if (is_of_effect(r, owner)) return wk__refuse(f, "attribute %s of what an effect has given", TEXT(name));
   if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return failed(f, r);
   bool module = PyObject_TypeCheck(owner, f->session->binding->module_type);
   if (!module && !finds_attributes_as_usual(Py_TYPE(owner))) return attribute_in_its_own_way(f, r, owner, name);
@@ -506,8 +516,13 @@ static int none_or_empty(wk__frame *f, wk__recording *r, PyObject *dict, wk__reg
     status = -1;
   else if (PyDict_Check(found)) {
     Py_ssize_t size = PyDict_GET_SIZE(found);
-    wk__check_once(r, WK__CHECK_LENGTH, wk__reg_find(r, found), size, NULL);
+    wk__reg reg = wk__reg_find(r, found);
     status = size > 0;
+    const wk__register *known = &r->registers[reg];
+    if (!known->written && !known->names)
+      wk__check_once(r, WK__CHECK_LENGTH, reg, size, NULL);
+    else if (!known->touched)
+      status = -1; /* what the region has put in is there, and what else it does not know */
   } else if (found != Py_None)
     status = -1;
   Py_DECREF(name);

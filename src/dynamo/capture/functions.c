@@ -1,5 +1,5 @@
-/* A program's own derivatives in a graph: `apply` of an autograd.Function has made a node of the tape, and the graph
- * gets an operator that makes it again.
+/* A program's own derivatives in a graph: `apply` of an autograd.Function has made a node of the tape, or a tensor has
+ * got a hook, and the graph gets an operator that makes it again.
  *
  * `backward` is called at once, with zeros for the gradients, while everything is recorded as it is when a tape is run
  * in the region; its part of the graph becomes the operator's derivative (autograd/function_op.h), and nothing else of
@@ -13,10 +13,16 @@
 #include "dynamo/capture/history.h"
 #include "ops/internal.h"
 
-typedef struct trial {
+typedef struct trial trial;
+struct trial {
   wk__session *session;
   wk__recording *recording; /* at the start: it may be given up meanwhile */
-  const wk__applied *applied;
+  wk_status (*run)(trial *t);
+  const char *name;                    /* of the node on the tape */
+  uint64_t sequence;                   /* its */
+  bool once;                           /* it cannot be differentiated itself */
+  const wk__applied *applied;          /* of a Function */
+  PyObject *hooks;                     /* of a tensor: its dictionary, borrowed */
   wk_tensor *results[WK__MAX_RESULTS]; /* borrowed: those with a gradient */
   wk_tensor *grads[WK__MAX_RESULTS];   /* owned */
   wk__graph_node *result_nodes[WK__MAX_RESULTS], *grad_nodes[WK__MAX_RESULTS];
@@ -24,7 +30,7 @@ typedef struct trial {
   int result_count, input_count;
   int inputs_before;
   const wk__graph_node *before;
-} trial;
+};
 
 static wk_status refuse(const char *why) { return wk_fail(WK_UNSUPPORTED, "%s", why); }
 
@@ -81,9 +87,9 @@ static wk_status still_recorded(const trial *t) {
   const wk__session *s = t->session;
   if (s->mode != WK__MODE_CAPTURE || s->recording != t->recording || s->capture_ended)
     return refuse("recording was given up");
-  if (s->recording->tries_modes && !t->applied->once) return refuse("it asks for or sets the grad mode");
+  if (s->recording->tries_modes && !t->once) return refuse("it asks for or sets the grad mode");
   if (s->recording->tries_in_vain) return refuse("it does more than to compute");
-  if (wk__tracer_input_count(s->tracer) != t->inputs_before) return refuse("it uses what forward does not");
+  if (wk__tracer_input_count(s->tracer) != t->inputs_before) return refuse("it uses what the graph does not");
   return WK_OK;
 }
 
@@ -118,7 +124,7 @@ static wk_status call_backward(trial *t) {
 }
 
 /* While it lasts nothing of it may be noticed; see wk__recording.tries and after_step. */
-static wk_status try_backward(trial *t) {
+static wk_status try_run(trial *t) {
   wk__session *s = t->session;
   wk__recording *r = t->recording;
   t->inputs_before = wk__tracer_input_count(s->tracer);
@@ -127,7 +133,7 @@ static wk_status try_backward(trial *t) {
   r->tries = true;
   bool before = wk_set_grad_enabled(false);
   wk_status status = make_grads(t);
-  if (status == WK_OK) status = call_backward(t);
+  if (status == WK_OK) status = t->run(t);
   wk_set_grad_enabled(before);
   if (s->recording == r) {
     bool well = wk__tracer_try_end(s->tracer);
@@ -142,7 +148,7 @@ static wk_status try_backward(trial *t) {
 static wk_status make_operator(trial *t) {
   wk__graph_arg args[WK__MAX_ARGS];
   const wk_op *op;
-  const wk__function_parts parts = {.name = t->applied->node->name,
+  const wk__function_parts parts = {.name = t->name,
                                     .results = t->result_nodes,
                                     .inputs = t->input_nodes,
                                     .grads = t->grad_nodes,
@@ -150,37 +156,121 @@ static wk_status make_operator(trial *t) {
                                     .result_count = t->result_count,
                                     .input_count = t->input_count,
                                     .before = t->before,
-                                    .once = t->applied->once};
-  uint64_t sequence = t->applied->node->sequence;
+                                    .once = t->once};
   WK_TRY(wk__function_create(&parts, &op, args));
-  wk_status status = wk__tracer_stand_for(t->session->tracer, op, args, t->results, sequence);
+  wk_status status = wk__tracer_stand_for(t->session->tracer, op, args, t->results, t->sequence);
   wk__op_hold(op, -1);
-  return status == WK_OK ? wk__map_set(&t->session->recording->functions, sequence, t->session) : status;
+  return status;
 }
 
-static wk_status record(trial *t) {
+static wk_status record_function(trial *t) {
   const wk__applied *a = t->applied;
   if (a->writes) return refuse("it writes its inputs");
   WK_TRY(find_results(t));
   if (!a->materializes && t->result_count > 1) return refuse("several results, and no zeros for their gradients");
   WK_TRY(find_inputs(t));
-  WK_TRY(try_backward(t));
-  return make_operator(t);
+  WK_TRY(try_run(t));
+  WK_TRY(make_operator(t));
+  return wk__map_set(&t->recording->functions, t->sequence, t->session);
+}
+
+static bool can_record(const wk__session *s) {
+  return s && s->mode == WK__MODE_CAPTURE && !s->recording->failed[0] && !s->recording->tries;
+}
+
+/* What cannot be recorded is done as the program says, and its history is none of the graph's. */
+static void finish(trial *t, wk_status status) {
+  for (int k = 0; k < t->result_count; k++) wk__release(t->grads[k]);
+  if (status == WK_OK) return;
+  if (wk__log_on(WK__LOG_BREAKS))
+    wk__log_print(WK__LOG_BREAKS, "%s is not made by the graph: %s", t->name, wk_error_message());
+  wk_error_clear();
+  PyErr_Clear();
+  if (t->session->recording == t->recording) t->recording->has_functions = true;
 }
 
 void wk__dynamo_applied(const wk__applied *applied) {
   wk__session *s = wk__thread.session;
-  if (!s || s->mode != WK__MODE_CAPTURE || s->recording->failed[0] || s->recording->tries) return;
-  trial t = {.session = s, .applied = applied};
-  wk__recording *r = t.recording = s->recording;
-  wk_status status = record(&t);
-  for (int k = 0; k < t.result_count; k++) wk__release(t.grads[k]);
-  if (status == WK_OK) return;
-  if (wk__log_on(WK__LOG_BREAKS))
-    wk__log_print(WK__LOG_BREAKS, "%s is not made by the graph: %s", applied->node->name, wk_error_message());
-  wk_error_clear();
-  PyErr_Clear();
-  if (s->recording == r) r->has_functions = true;
+  if (!can_record(s)) return;
+  trial t = {.session = s,
+             .recording = s->recording,
+             .run = call_backward,
+             .name = applied->node->name,
+             .sequence = applied->node->sequence,
+             .once = applied->once,
+             .applied = applied};
+  finish(&t, record_function(&t));
+}
+
+/* ---- hooks of a tensor ---- */
+
+/* All of them in their order, on what stands for the gradient. */
+static wk_status call_hooks(trial *t) {
+  const wk__binding *b = t->session->binding;
+  PyObject *all = PyDict_Values(t->hooks), *grad = all ? b->wrap(b->state, wk__retain(t->grads[0])) : NULL;
+  for (Py_ssize_t i = 0; grad && i < PyList_GET_SIZE(all); i++) {
+    PyObject *made = PyObject_CallOneArg(PyList_GET_ITEM(all, i), grad);
+    if (made == Py_None)
+      Py_DECREF(made);
+    else
+      Py_SETREF(grad, made);
+  }
+  Py_XDECREF(all);
+  wk_status status = grad ? still_recorded(t) : refuse("a hook raises");
+  const wk_tensor *made = status == WK_OK && PyObject_TypeCheck(grad, b->tensor_type) ? b->tensor_of(grad) : NULL;
+  if (status == WK_OK && (!made || made->dtype != t->grads[0]->dtype || !wk__same_sizes(made, t->grads[0])))
+    status = refuse("a hook gives something else than a gradient");
+  if (status == WK_OK) status = node_of(t, (wk_tensor *)made, &t->out_nodes[0]);
+  Py_XDECREF(grad);
+  return status;
+}
+
+typedef struct search {
+  const wk__graph_node *node;
+  bool found;
+} search;
+static void compare(void *context, wk__graph_node *arg) {
+  search *s = context;
+  s->found |= arg == s->node;
+}
+/* Calls of the tape that have taken the tensor in front of the hook would not see it. */
+static bool is_used_behind(const wk__graph_node *node) {
+  search s = {node, false};
+  for (wk__graph_node *n = node->next; n && !s.found; n = n->next)
+    if (n->tape_sequence) wk__graph_each_arg(n, compare, &s);
+  return s.found;
+}
+
+/* The operator stands behind the tensor's value, and, where there were hooks before, in the place of theirs. */
+static wk_status record_hooks(trial *t, wk_tensor *tensor) {
+  wk__graph_node *now, *value;
+  WK_TRY(node_of(t, tensor, &now));
+  if (is_used_behind(now)) return refuse("the tensor was used before");
+  value = wk__map_get(&t->recording->hooked_nodes, (uintptr_t)now);
+  t->result_nodes[0] = t->input_nodes[0] = value ? value : now;
+  t->results[0] = tensor;
+  t->result_count = t->input_count = 1;
+  WK_TRY(try_run(t));
+  WK_TRY(make_operator(t));
+  WK_TRY(node_of(t, tensor, &now));
+  WK_TRY(wk__map_set(&t->recording->hooked_nodes, (uintptr_t)now, t->input_nodes[0]));
+  return wk__map_set(&t->recording->hooks, t->sequence, (void *)PyDict_GET_SIZE(t->hooks));
+}
+
+void wk__dynamo_hooked(wk_tensor *tensor) {
+  wk__session *s = wk__thread.session;
+  if (!can_record(s)) return;
+  const wk_node *grad_fn = wk__grad_fn(tensor);
+  wk__string name = {0};
+  wk__node_print_name(&name, grad_fn);
+  trial t = {.session = s,
+             .recording = s->recording,
+             .run = call_hooks,
+             .name = name.text ? name.text : "",
+             .sequence = grad_fn->sequence,
+             .hooks = s->binding->tensor_hooks(tensor)};
+  finish(&t, grad_fn->result_count == 1 ? record_hooks(&t, tensor) : refuse("one of several results"));
+  wk__string_release(&name);
 }
 
 bool wk__dynamo_captures(void) { return wk__thread.session && wk__thread.session->mode == WK__MODE_CAPTURE; }

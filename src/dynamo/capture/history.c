@@ -18,6 +18,12 @@ static wk_status push_node(wk__tape_walk *w, wk_node *n) {
   return WK_OK;
 }
 
+/* The graph makes all hooks that there still are. */
+static bool has_its_hooks(const wk__tape_walk *w, const wk_node *n) {
+  if (!n->hooks && !n->result_hooks) return true;
+  return w->binding->hook_count(n) == (Py_ssize_t)wk__map_get(&w->recording->hooks, n->sequence);
+}
+
 /* first_made: by the region. */
 static wk_status walk_tape(wk__tape_walk *w, wk_tensor *t, uint64_t first_made) {
   wk_node *first = t->autograd || t->base ? wk__grad_fn(t) : NULL;
@@ -25,8 +31,12 @@ static wk_status walk_tape(wk__tape_walk *w, wk_tensor *t, uint64_t first_made) 
   while (w->count) {
     wk_node *n = w->stack[--w->count];
     bool by_program = n->class->runs_without_grads && n->sequence >= first_made;
-    if (by_program && !wk__map_get(w->functions, n->sequence))
+    if (by_program && !wk__map_get(&w->recording->functions, n->sequence))
       return wk_fail(WK_UNSUPPORTED, "a history of an autograd.Function");
+    if (n->sequence >= first_made && !has_its_hooks(w, n)) {
+      w->recording->has_functions = true;
+      return wk_fail(WK_UNSUPPORTED, "a history with hooks");
+    }
     WK_TRY(push_node(w, wk__sliced_function(n)));
     for (int i = 0; i < n->input_count; i++) WK_TRY(push_node(w, n->edges[i].node));
   }
@@ -118,7 +128,7 @@ wk_status wk__tape_note(const wk__session *s, wk__segment *g, wk__tape_walk *all
   wk__map_release(&end.seen);
   wk__free(end.stack);
   if (status != WK_OK || end.spent) return status;
-  all->functions = &g->recording->functions;
+  all->recording = g->recording, all->binding = s->binding;
   g->sliced[output] = wk__sliced_function(grad_fn);
   return walk_tape(all, t, s->watcher.first);
 }

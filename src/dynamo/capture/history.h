@@ -10,7 +10,8 @@ typedef struct wk__tape_walk {
   wk__map seen;    /* sequence -> tape node */
   wk_node **stack; /* owned array: nodes to be looked at */
   int64_t count, capacity;
-  const wk__map *functions; /* borrowed: sequences of programs' own nodes that are operators of the graph */
+  wk__recording *recording; /* borrowed: which programs' own nodes and hooks the graph makes */
+  const wk__binding *binding;
 } wk__tape_walk;
 void wk__tape_walk_release(wk__tape_walk *walk);
 

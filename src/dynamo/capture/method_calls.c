@@ -227,8 +227,45 @@ static PyObject *reshape_in_place(wk__frame *f, PyObject *self, const char *name
   return result;
 }
 
+/* Of a result of the region's own: the graph makes the hook again, where it computes and does nothing else
+ * (functions.c). Where that is not so and a history with it has gone on outside, the call is a break from then on, as
+ * that of an autograd.Function is. */
+static PyObject *hook_own(wk__frame *f, wk_tensor *t, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                          PyObject *hook) {
+  wk__compiled *c = f->session->compiled;
+  uintptr_t key = (uintptr_t)(PyFunction_Check(hook) ? PyFunction_GET_CODE(hook) : (PyObject *)Py_TYPE(hook));
+  if (c->functions_break && wk__map_get(&c->functions_in_vain, key)) {
+    f->session->recording->keeps_tape = true;
+    return wk__refuse(f, "a hook of a tensor, whose history goes on outside");
+  }
+  PyObject *handle = wk__plain_call(f, callable, args, count, NULL);
+  if (!handle) return NULL;
+  wk__dynamo_hooked(t);
+  if (wk__map_set(&c->functions_in_vain, key, c) != WK_OK) wk_error_clear();
+  return handle;
+}
+
+/* tensor.register_hook(hook) and register_post_accumulate_grad_hook(hook). One from outside gets the hook in each
+ * replay. */
+static PyObject *register_hook(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
+                               PyObject *const *args, Py_ssize_t count, PyObject *hook) {
+  wk_tensor *t = BINDING->tensor_of(self);
+  const wk_node *grad_fn = t->autograd || t->base ? wk__grad_fn(t) : NULL;
+  if (grad_fn && grad_fn->sequence >= f->session->watcher.first && strcmp(name, "register_hook") == 0)
+    return hook_own(f, t, callable, args, count, hook);
+  if (!wk__is_foreign(r, self) || r->tries) return wk__refuse(f, "Tensor.%s() of a leaf of the region's own", name);
+  PyObject *method = PyObject_GetAttrString((PyObject *)BINDING->tensor_type, name);
+  PyObject *handle = method ? wk__plain_call(f, callable, args, count, NULL) : NULL;
+  PyObject *items[] = {method, self, hook};
+  bool noted = handle && wk__reg_constant(r, method) >= 0 &&
+               wk__did(r, BINDING, WK__DO_EFFECT, handle, items, WK_COUNT(items), NULL) == 0;
+  Py_XDECREF(method);
+  if (handle && !noted) wk__record_failed(r, "a hook that cannot be registered again");
+  return handle;
+}
+
 /* The arguments begin with the tensor, but for a slot that is bound to it. */
-static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, PyObject *callable,
+static PyObject *tensor_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                                PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
   PyObject *const *rest = args + self_is_first;
   Py_ssize_t given = count - self_is_first;
@@ -237,6 +274,9 @@ static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, P
   PyObject *number = names ? NULL : wk__symbolic_size(f, self, name, rest, given);
   if (number) return number;
   wk__knowledge what = wk__known_function("Tensor", name)->what;
+  r->keeps_tape |= strcmp(name, "retain_grad") == 0;
+  bool hooks = strcmp(name, "register_hook") == 0 || strcmp(name, "register_post_accumulate_grad_hook") == 0;
+  if (!names && given == 1 && hooks) return register_hook(f, r, self, name, callable, args, count, rest[0]);
   if (what == WK__KNOWN_RESHAPES) return reshape_in_place(f, self, name, callable, args, count, names, self_is_first);
   if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "Tensor.%s() takes the tensor's value", name);
   if (!names && given == 1 && strcmp(name, "__deepcopy__") == 0) return wk__tensor_deepcopy_call(f, self);
@@ -344,7 +384,8 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (!names && count - self_is_first == 1 && strcmp(name, "__reduce_ex__") == 0 &&
       wk__reduce_call(f, r, self, callable, args, count, &result))
     return result;
-  if (wk__is_tensor_object(f, self)) return tensor_method(f, self, name, callable, args, count, names, self_is_first);
+  if (wk__is_tensor_object(f, self))
+    return tensor_method(f, r, self, name, callable, args, count, names, self_is_first);
   const wk__known_call *known = wk__known_method(t, name);
   if (wk__is_container(r, self) && known->what != WK__KNOWN_NOTHING)
     return container_method(f, r, known, self, callable, args, count, names, self_is_first);

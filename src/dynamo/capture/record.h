@@ -193,7 +193,10 @@ typedef struct wk__recording {
   wk__map read_before;  /* hash of a read -> its object: the same read is made once */
   int depth;            /* of wk__reg_of in itself */
   bool has_functions;   /* an autograd.Function has left a node on the tape that the graph does not make */
+  bool keeps_tape;      /* behind its end a tensor of the graph's middle gets a hook: its history has to be there */
   wk__map functions;    /* sequence of the node of one that it does make -> anything (functions.c) */
+  wk__map hooks;        /* the same of a node whose result has hooks that the graph makes -> so many */
+  wk__map hooked_nodes; /* the graph's node that makes them -> the node of the value */
   PyObject *drawn_from; /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
   int draws;            /* so many */
   bool seeded;          /* its generator has been seeded */

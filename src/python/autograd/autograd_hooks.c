@@ -236,6 +236,17 @@ PyObject *wk__tensor_hooks(wk_tensor *t, bool accumulate) {  // -> borrowed
   return NULL;
 }
 
+Py_ssize_t wk__hook_count(const wk_node *n) {
+  Py_ssize_t count = 0;
+  for (int r = 0; n->result_hooks && r < n->result_count; r++)
+    for (const wk__grad_hook *h = n->result_hooks[r]; h; h = h->next)
+      if (h->call == run_tensor_hooks) count += PyDict_GET_SIZE(((hook_context *)h->context)->dict);
+  for (const wk__node_hook *h = n->hooks; h; h = h->next)
+    if (h->call == run_pre_hooks || h->call == run_post_hooks)
+      count += PyDict_GET_SIZE(((hook_context *)h->context)->dict);
+  return count;
+}
+
 /* An object whose tensor holds Python objects takes part in garbage collection. */
 static void track(PyObject *tensor) {
   if (!PyObject_GC_IsTracked(tensor)) PyObject_GC_Track(tensor);

@@ -96,32 +96,43 @@ static PyObject *hooks_new(PyTypeObject *type, PyObject *args, PyObject *keyword
 /* A message in the dict of Python's thread refuses savers. */
 #define REFUSED "wick.saved_tensors_hooks are refused"
 
+static PyObject *refusal(void) {  // -> borrowed, NULL: none
+  PyObject *dict = PyThreadState_GetDict();
+  return dict ? PyDict_GetItemString(dict, REFUSED) : NULL;
+}
+
 static int check_refused(void) {
-  PyObject *dict = PyThreadState_GetDict(), *message = dict ? PyDict_GetItemString(dict, REFUSED) : NULL;
+  PyObject *message = refusal();
   if (message) PyErr_SetObject(PyExc_RuntimeError, message);
   return message ? -1 : 0;
 }
 
+static PyObject *refused_hooks(PyObject *module, PyObject *unused) {  // -> new
+  (void)module, (void)unused;
+  PyObject *message = refusal();
+  return Py_NewRef(message ? message : Py_None);
+}
+
 static PyObject *refuse_hooks(PyObject *module, PyObject *message) {  // -> new
   (void)module;
-  PyObject *dict = PyThreadState_GetDict(), *before = dict ? PyDict_GetItemString(dict, REFUSED) : NULL;
-  before = Py_NewRef(before ? before : Py_None);
+  PyObject *dict = PyThreadState_GetDict();
   int status = 0;
   if (message != Py_None && wk__saver_active()) {
     PyErr_SetObject(PyExc_RuntimeError, message);
     status = -1;
   } else if (dict && message != Py_None) {
     status = PyDict_SetItemString(dict, REFUSED, message);
-  } else if (dict && before != Py_None) {
+  } else if (refusal()) {
     status = PyDict_DelItemString(dict, REFUSED);
   }
-  if (status < 0) Py_CLEAR(before);
-  return before;
+  if (status < 0) return NULL;
+  Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
     {"_refuse_saved_tensors_hooks", refuse_hooks, METH_O,
-     "Savers of this thread are an error with this text from now on; None: no more. Gives what was set before."},
+     "Savers of this thread are an error with this text from now on; None: no more."},
+    {"_refused_saved_tensors_hooks", refused_hooks, METH_NOARGS, "The text with which they are, or None."},
     {0}};
 
 static PyObject *hooks_enter(PyObject *o, PyObject *unused) {  // -> new

@@ -1,6 +1,7 @@
 /* What dynamo, which stands below this part, is told of the extension module's objects. */
 #include "autograd/autograd.h"
 #include "dynamo/dynamo.h"
+#include "python/autograd/autograd.h"
 #include "python/calls/override.h"
 #include "python/fx/graph_type.h"
 
@@ -38,6 +39,7 @@ static PyObject *wrap_as(void *state, PyTypeObject *type, wk_tensor *steal_tenso
   return wk__wrap_as(state, type, steal_tensor);
 }
 static PyObject *module_hooks(void *state, int k) { return wk__global_call_hooks(state, k); }  // -> borrowed
+static PyObject *tensor_hooks(wk_tensor *t) { return wk__tensor_hooks(t, false); }             // -> borrowed
 static int overrides(void *state) { return wk__override_state(state); }
 
 static bool is_optimizer(void *state, PyObject *o) {
@@ -72,6 +74,8 @@ int wk__add_dynamo_binding(PyObject *module, wk__state *state) {
                      .wrap_as = wrap_as,
                      .overrides = overrides,
                      .module_hooks = module_hooks,
+                     .tensor_hooks = tensor_hooks,
+                     .hook_count = wk__hook_count,
                      .raise = raise_error,
                      .graph_module = graph_module,
                      .size_example = size_example,

@@ -377,7 +377,7 @@ def custom_function(g):
     return Double.apply(g).sum()
 
 
-@case(captures=4, breaks=1)
+@case
 def tensor_hook(g):
     y = g * 2
     y.register_hook(lambda slope: slope * 3)

@@ -32,9 +32,9 @@ _C._set_module_hooks(
 )
 
 
-def _add(hooks, hook, extra=(), prepend=False):
+def _add(hooks, hook, extra=(), prepend=False, of_all=False):
     """Puts the hook into its dict and its id into the dicts of marks; `prepend` runs it first."""
-    handle = RemovableHandle(hooks, extra_dict=list(extra))
+    handle = RemovableHandle(hooks, extra_dict=list(extra), of_all=of_all)
     hooks[handle.id] = hook
     for marks in extra:
         marks[handle.id] = True
@@ -45,22 +45,22 @@ def _add(hooks, hook, extra=(), prepend=False):
 
 def register_module_buffer_registration_hook(hook):
     """hook(module, name, buffer) -> None or another buffer, at every registration of a buffer anywhere."""
-    return _add(_global_buffer_registration_hooks, hook)
+    return _add(_global_buffer_registration_hooks, hook, of_all=True)
 
 
 def register_module_module_registration_hook(hook):
     """hook(module, name, submodule) -> None or another module, at every registration of a submodule anywhere."""
-    return _add(_global_module_registration_hooks, hook)
+    return _add(_global_module_registration_hooks, hook, of_all=True)
 
 
 def register_module_parameter_registration_hook(hook):
     """hook(module, name, parameter) -> None or another parameter, at every registration of a parameter anywhere."""
-    return _add(_global_parameter_registration_hooks, hook)
+    return _add(_global_parameter_registration_hooks, hook, of_all=True)
 
 
 def register_module_forward_pre_hook(hook):
     """hook(module, args) -> None or new args, before every module's forward."""
-    return _add(_global_forward_pre_hooks, hook)
+    return _add(_global_forward_pre_hooks, hook, of_all=True)
 
 
 def register_module_forward_hook(hook, *, with_kwargs=False, always_call=False):
@@ -70,12 +70,12 @@ def register_module_forward_hook(hook, *, with_kwargs=False, always_call=False):
         extra.append(_global_forward_hooks_with_kwargs)
     if always_call:
         extra.append(_global_forward_hooks_always_called)
-    return _add(_global_forward_hooks, hook, extra)
+    return _add(_global_forward_hooks, hook, extra, of_all=True)
 
 
 def register_module_full_backward_pre_hook(hook):
     """hook(module, grad_output) -> None or a new grad_output, before every module's backward."""
-    return _add(_global_backward_pre_hooks, hook)
+    return _add(_global_backward_pre_hooks, hook, of_all=True)
 
 
 def register_module_full_backward_hook(hook):
@@ -96,7 +96,7 @@ def _register_global_backward(hook, full):
             "Please use only one of them."
         )
     _global_is_full_backward_hook = full
-    return _add(_global_backward_hooks, hook)
+    return _add(_global_backward_hooks, hook, of_all=True)
 
 
 class HookMethods:

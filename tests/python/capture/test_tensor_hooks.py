@@ -1,0 +1,235 @@
+"""Hooks of tensors that a region registers: in the graph where they compute, again in each call on what is from outside."""
+
+import pytest
+
+import wick as torch
+from wick import nn
+
+
+def leaf(seed=0):
+    torch.manual_seed(seed)
+    return torch.randn(3, 4, requires_grad=True)
+
+
+def check(f, fullgraph=True, calls=3):
+    """The same results, gradients and effects as plain, backward() outside."""
+    compiled = torch.compile(f, fullgraph=fullgraph)
+    for seed in range(calls):
+        x, y = leaf(seed), leaf(seed)
+        wanted, found = f(x), compiled(y)
+        assert torch.equal(wanted, found)
+        for loss in (wanted, found):
+            if loss.requires_grad:
+                loss.sum().backward()
+        assert (x.grad is None and y.grad is None) or torch.equal(x.grad, y.grad)
+    return compiled
+
+
+def test_a_hook_changes_the_gradient():
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda grad: grad * 3 + y.detach())
+        return y * y
+
+    compiled = check(f)
+    assert compiled.captures == 1
+
+
+def test_hooks_run_in_their_order():
+    def f(x):
+        y = x.sin()
+        y.register_hook(lambda grad: grad * 3)
+        y.register_hook(lambda grad: grad + 1)
+        y.register_hook(lambda grad: None)
+        return y * y
+
+    check(f)
+
+
+def test_what_a_hook_finds_outside_is_guarded():
+    scale = [2.0]
+
+    def f(x):
+        y = x.exp()
+        y.register_hook(lambda grad: grad * scale[0])
+        return y
+
+    compiled = torch.compile(f, fullgraph=True)
+    for scale[0] in (2.0, 3.0):
+        x = leaf()
+        compiled(x).sum().backward()
+        assert torch.equal(x.grad, x.detach().exp() * scale[0])
+
+
+def test_the_node_keeps_its_name_and_second_derivatives_go_through():
+    def f(x):
+        y = x * x
+        y.register_hook(lambda grad: grad * x)
+        return y
+
+    x = leaf()
+    y = torch.compile(f, fullgraph=True)(x)
+    assert y.grad_fn.name() == f(x).grad_fn.name()
+    for make in (f, torch.compile(f, fullgraph=True)):
+        x.grad = None
+        (grad,) = torch.autograd.grad(make(x).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(grad.sum(), x)
+        assert torch.allclose(second, 4 * x)
+
+
+def test_backward_inside_runs_effects_in_each_call():
+    seen = []
+
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda grad: seen.append(tuple(grad.shape)))
+        (y * y).sum().backward()
+        return y.detach()
+
+    check(f)
+    assert seen == [(3, 4)] * 6
+
+
+def test_a_hook_with_an_effect_is_a_break_where_backward_is_outside():
+    seen = []
+
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda grad: seen.append(float(grad.sum())))
+        return y * y
+
+    check(f, fullgraph=False)
+    assert len(seen) == 6 and seen[::2] == seen[1::2]
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="a hook of a tensor, whose history goes on outside"):
+        check(f)
+
+
+def test_what_was_used_before_the_hook_is_seen_by_it():
+    def f(x):
+        y = x * 2
+        z = y * y
+        y.register_hook(lambda grad: grad * 5)
+        return z + y
+
+    check(f, fullgraph=False)
+
+
+def test_a_hook_that_is_removed_again_is_gone():
+    def f(x):
+        y = x * 2
+        handle = y.register_hook(lambda grad: grad * 5)
+        other = y.register_hook(lambda grad: grad + 1)
+        handle.remove()
+        return y * y, other
+
+    check(lambda x: f(x)[0], fullgraph=False)
+
+
+def test_the_hook_of_one_of_several_results():
+    def f(x):
+        a, b = x.split(2, dim=1)
+        values, places = x.max(dim=1)
+        values.register_hook(lambda grad: grad * 7)
+        b = b * 1
+        b.register_hook(lambda grad: grad * 2)
+        return values.sum() + (a * b).sum()
+
+    check(f, fullgraph=False)
+
+
+def test_a_hook_that_gives_another_size_is_the_error_of_plain():
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda grad: grad.sum())
+        return y
+
+    for make in (f, torch.compile(f)):
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="hook '<lambda>' has changed the size of value"):
+                make(leaf()).sum().backward()
+
+
+def test_tensors_from_outside_get_their_hook_in_each_call():
+    def f(x):
+        x.register_hook(lambda grad: grad + 1)
+        return x * x
+
+    check(f)
+    x, compiled = leaf(), torch.compile(f)
+    for count in (1, 2, 3):
+        compiled(x)
+        assert len(x._backward_hooks) == count
+    compiled(x).sum().backward()
+    assert torch.equal(x.grad, 2 * x.detach() + 4)
+
+
+def test_parameters_and_removal():
+    weight, seen = nn.Parameter(torch.ones(4)), []
+
+    def f(x):
+        weight.grad = None
+        handle = weight.register_hook(lambda grad: grad * 2)
+        after = weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.sum().item()))
+        (x.detach() * weight).sum().backward()
+        handle.remove()
+        after.remove()
+        return weight.grad.clone()
+
+    check(f, fullgraph=False)
+    assert len(seen) == 6 and seen[::2] == seen[1::2] and not weight._backward_hooks
+
+
+def test_several_tensors_together():
+    seen = []
+
+    def f(x):
+        a, b = x * 2, x * 3
+        torch.autograd.graph.register_multi_grad_hook((a, b), lambda grads: seen.append(len(grads)))
+        (a * b).sum().backward()
+        return a.detach()
+
+    check(f)
+    assert seen == [2] * 6
+
+
+@pytest.mark.parametrize("pre", [False, True])
+def test_hooks_of_modules_that_come_and_go_inside(pre):
+    model = nn.Linear(4, 4)
+
+    def f(x):
+        if pre:
+            handle = model.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+        else:
+            handle = model.register_forward_hook(lambda module, args, output: output * 2)
+        y = model(x)
+        handle.remove()
+        return y + model(x)
+
+    compiled = check(f)
+    assert compiled.captures == 1 and not model._forward_hooks and not model._forward_pre_hooks
+
+
+def test_hooks_of_modules_that_stay():
+    def f(x, model):
+        model.register_forward_hook(lambda module, args, output: output + 1)
+        return model(x)
+
+    x = torch.ones(2, 4)
+    plain, model = nn.Linear(4, 4), nn.Linear(4, 4)
+    model.load_state_dict(plain.state_dict())
+    compiled = torch.compile(f)
+    for count in (1, 2, 3, 4):
+        assert torch.equal(f(x, plain), compiled(x, model)) and len(model._forward_hooks) == count
+
+
+def test_saved_tensors_hooks_are_refused_inside():
+    def f(x):
+        with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+            return x * x
+
+    check(f)
+    with torch.autograd.graph.disable_saved_tensors_hooks("outer"):
+        torch.compile(f, fullgraph=True)(leaf())
+        with pytest.raises(RuntimeError, match="outer"), torch.autograd.graph.saved_tensors_hooks(abs, abs):
+            pass
