@@ -376,7 +376,7 @@ def test_kernels_stay_while_a_graph_has_them():
 
 def test_another_thread_works_meanwhile():
     x, found = randn(64), []
-    for mode in "global", "thread_local", "relaxed":
+    for mode in "thread_local", "relaxed":  # "global" forbids other threads what it calls unsafe: mapping memory, say
         g = torch.cuda.CUDAGraph()
         with torch.cuda.graph(g, capture_error_mode=mode):
             y = x + 1
@@ -384,7 +384,8 @@ def test_another_thread_works_meanwhile():
             thread.start(), thread.join()
         g.replay()
         assert torch.equal(y, x + 1)
-    assert torch.equal(found[0], torch.full((1 << 16,), 3.0, device=CUDA).cos())
+    for there in found:
+        assert torch.equal(there, torch.full((1 << 16,), 3.0, device=CUDA).cos())
 
 
 @pytest.mark.parametrize("count", [1, 2])

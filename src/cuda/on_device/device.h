@@ -17,8 +17,19 @@ INLINE int thread_index(void) { return __nvvm_read_ptx_sreg_tid_x(); }
 INLINE int thread_count(void) { return __nvvm_read_ptx_sreg_ntid_x(); }
 INLINE int block_index(void) { return __nvvm_read_ptx_sreg_ctaid_x(); }
 INLINE int block_count(void) { return __nvvm_read_ptx_sreg_nctaid_x(); }
-INLINE void wait_for_block(void) { __syncthreads(); }
-INLINE void wait_for_warp(void) { __nvvm_bar_warp_sync(0xffffffffu); }
+/* The compiler takes its barriers for calls that do not touch variables which it sees whole, as a unit's shared memory
+ * is, and would move loads of it across them. */
+#define FORGET_MEMORY __asm__ volatile("" ::: "memory")
+INLINE void wait_for_block(void) {
+  FORGET_MEMORY;
+  __syncthreads();
+  FORGET_MEMORY;
+}
+INLINE void wait_for_warp(void) {
+  FORGET_MEMORY;
+  __nvvm_bar_warp_sync(0xffffffffu);
+  FORGET_MEMORY;
+}
 
 INLINE float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 INLINE uint32_t bits_of_float(float x) { return __builtin_bit_cast(uint32_t, x); }
