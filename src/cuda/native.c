@@ -457,7 +457,8 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
     whole = kernel_for(native, nest, s, b, &shape);
     if (!whole) return WK_OK;
   }
-  *out_done = true;
+  *out_done = grid_of(k, b).shared <= s->device->shared_most; /* rows are kept beside states of more words than usual */
+  if (!*out_done) return WK_OK;
   return whole ? give_parts(k, whole, s, b, launch) : give(k, s, b, launch, NULL);
 }
 

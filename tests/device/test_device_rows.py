@@ -20,7 +20,6 @@ ROUNDING = {
         "index_reduce": 1e-6,  # as a histogram
         "fft": 1e-6,  # of other radices than the CPU's, each result a sum
         "logcumsumexp": 1e-6,  # a block adds in another order
-        "fft": 1e-6,  # a sum of other factors than the CPU's
         "attention": 1e-5,  # the parts of attention in place of a kernel over blocks of keys
     }
 }
