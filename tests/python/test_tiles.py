@@ -643,6 +643,42 @@ def test_atomics_and_loops_in_a_graph():
         assert torch.equal(counts, torch.bincount(places, minlength=4).int() * 2) and torch.equal(out, x)
 
 
+def test_tuned_kernels_in_a_graph():
+    @triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=["n"], do_bench=measured)
+    @triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+    @triton.jit
+    def twice(x, out, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        if EVEN:
+            tl.store(out + at, tl.load(x + at) * 2)
+        else:
+            tl.store(out + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
+
+    def f(x):
+        out = torch.empty_like(x)
+        n = x.numel()
+        twice[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x + 1, out, n)
+        return out.relu()
+
+    for n in 128, 200:
+        x = torch.randn(n)
+        f(x)  # measured once; from then on a launch is a node
+        assert breaks_of(f, x) == 0
+        torch._dynamo.reset()
+        compiled = torch.compile(f, fullgraph=True)
+        for _ in range(3):
+            assert torch.equal(compiled(x), ((x + 1) * 2).relu())
+    y = torch.randn(300)
+    compiled = torch.compile(f)
+    for _ in range(4):  # the first call measures
+        assert torch.equal(compiled(y), ((y + 1) * 2).relu())
+
+
+def measured(call, quantiles):
+    call()
+    return (1.0, 1.0, 1.0)
+
+
 def test_launches_that_a_graph_cannot_have_end_it():
     def strided(x):
         y = x + 1
