@@ -12,9 +12,9 @@
  * `kept` from shared memory, where the same thread has put it. One
  * warp: the row is one chunk. columns:   a block has 32 neighbouring rows, thread (lane, column) the lane's elements:
  * for rows that lie side by side. parts:     a warp has a chunk of a row, and leaves what it comes to in memory; then
- *   whole:     a block has a row's chunks. For few long rows that are reduced once and not gone through again.
- *   column parts, column whole: the same for rows that lie side by side: a block has 8 lanes of a chunk of 32 rows, a
- * warp each, and leaves the lanes' states; then it is as in columns.
+ *   whole:     a block has a row's chunks. For few long rows; where they are gone through several times, two kernels a
+ * phase. column parts, column whole: the same for rows that lie side by side: a block has 8 lanes of a chunk of 32
+ * rows, a warp each, and leaves the lanes' states; then it is as in columns.
  *
  *   scans:     a thread has a row, or a chunk of it after scan parts, which leave what chunks come to.
  *
@@ -55,9 +55,11 @@ typedef struct wk__ptx_shape {
   uint8_t capability; /* of the device: 90 */
   uint8_t wide;       /* positions need 64 bits */
   uint8_t walkers;
-  uint8_t together; /* pointwise: several launches in one, whose arguments are a table */
-  uint8_t whole;    /* rows and their parts: no element of a step is beyond the last */
-  uint16_t kept;    /* long rows: accesses (bits) whose elements stay in shared memory for later phases */
+  uint8_t together;          /* pointwise: several launches in one, whose arguments are a table */
+  uint8_t whole;             /* rows and their parts: no element of a step is beyond the last */
+  uint8_t phased, phase;     /* parts, whole: of nests of several phases, the kernel's */
+  uint8_t carries, reserved; /* carries: rows over two loops, of which the inner one has 32 elements or more */
+  uint16_t kept;             /* long rows: accesses (bits) whose elements stay in shared memory for later phases */
   uint16_t moves[WK__MAX_WALKERS]; /* by walker: two bits a loop */
 } wk__ptx_shape;
 static inline int wk__ptx_move(const wk__ptx_shape *s, int walker, int loop) {
@@ -86,6 +88,7 @@ typedef enum wk__ptx_arg_kind {
   WK__PTX_LENGTH,   /* elements of a row */
   WK__PTX_FAULTS,   /* where faults are noted */
   WK__PTX_SCRATCH,  /* parts, whole: memory for the chunks' states */
+  WK__PTX_VALUES,   /* phased: memory for what the rows' reductions come to */
   WK__PTX_KEPT,     /* of access a: where its row begins in shared memory, in bytes */
 } wk__ptx_arg_kind;
 typedef struct wk__ptx_arg {
@@ -115,7 +118,17 @@ uint16_t wk__ptx_read_again(const wk__nest *nest, uint8_t out_first[WK__PTX_MOST
 /* A nest of one scan and what goes with its elements. */
 bool wk__ptx_is_scanned(const wk__nest *nest);
 
-/* A nest that parts can do: its elements are gone through, and stored, in the first phase alone. */
+/* What the phases of a nest do, as bits: reduce elements, store them. A nest of more than the most has no phases in
+ * parts.
+ */
+enum { WK__PTX_MOST_PHASES = 6 };
+typedef struct wk__ptx_phases {
+  int count, reductions; /* reductions: words of a row's values */
+  unsigned folds, stores;
+} wk__ptx_phases;
+wk__ptx_phases wk__ptx_phases_of(const wk__nest *nest);
+
+/* A nest that parts can do at once: its elements are gone through, and stored, in the first phase alone. */
 bool wk__ptx_is_reduced_once(const wk__nest *nest);
 
 /* Functions as text, from cuda/on_device/functions.c: `$0`, `$1` stand for the arguments, `$r` for the result, `$u` for

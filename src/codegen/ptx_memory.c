@@ -156,9 +156,26 @@ static void begin_tile(ptx_writer *w) {
   within(w, row.text, y.text, across);
 }
 
+/* Of the element before: further along the inner loop, or, at most once, at the next of the outer one. */
+static void carry_element(ptx_writer *w, int k) {
+  int outer = w->shape->p, inner = outer + 1;
+  reg_name x = coordinate(inner, k), y = coordinate(outer, k), over = ptx_new(w, "pred"),
+           size = ptx_load_arg(w, WK__PTX_SIZE, inner, 0);
+  ptx_line(w, ".reg .b64 %s, %s;", x.text, y.text);
+  ptx_line(w, "add.s64 %s, %s, %d;", x.text, coordinate(inner, k - 1).text, ptx_distance(w));
+  ptx_line(w, "setp.ge.u64 %s, %s, %s;", over.text, x.text, size.text);
+  ptx_line(w, "@%s sub.s64 %s, %s, %s;", over.text, x.text, x.text, size.text);
+  ptx_line(w, "mov.b64 %s, %s;", y.text, coordinate(outer, k - 1).text);
+  ptx_line(w, "@%s add.s64 %s, %s, 1;", over.text, y.text, y.text);
+}
+
 /* Coordinates of the step's elements where a row goes over several loops: %q<loop>_<k>. */
 static void split_elements(ptx_writer *w) {
   for (int k = 0; k < w->shape->each; k++) {
+    if (k && w->shape->carries) {
+      carry_element(w, k);
+      continue;
+    }
     reg_name element = ptx_new(w, "b64");
     ptx_line(w, "add.s64 %s, %%e, %d;", element.text, ptx_distance(w) * k);
     split_index(w, k, element.text, w->shape->p, w->shape->p + w->shape->r);

@@ -73,20 +73,11 @@ static void write_rows(ptx_writer *w) {
 
 /* ---- long rows ---- */
 
-enum { MOST_FOLDS = 16 };
-
-typedef struct folds {
-  int v[MOST_FOLDS], count;
-  ptx_state s[MOST_FOLDS];
-  int words[MOST_FOLDS]; /* the first of each in a chunk's states */
-  int word_count;
-} folds;
-
-static folds folds_of(ptx_writer *w, int phase) {
-  folds f = {.count = 0};
+ptx_folds ptx_folds_of(ptx_writer *w, int phase) {
+  ptx_folds f = {.count = 0};
   for (int v = 1; v < (int)w->nest->instr_count; v++) {
     if (!ptx_is_fold_of(w, v, phase)) continue;
-    if (f.count == MOST_FOLDS) {
+    if (f.count == PTX_MOST_FOLDS) {
       w->unsupported = true;
       return f;
     }
@@ -99,14 +90,14 @@ static folds folds_of(ptx_writer *w, int phase) {
   return f;
 }
 
-static bool stores_elements(const ptx_writer *w, int phase) {
+bool ptx_stores_elements(const ptx_writer *w, int phase) {
   for (int v = 1; v < (int)w->nest->instr_count; v++)
     if (wk__loop_is_store(ptx_instr(w, v)->op) && w->varies[v] && ptx_instr(w, v)->stage == phase) return true;
   return false;
 }
 
 /* Elements %e, %e + 32, ... of a row, each where it is below the length. */
-static void write_step(ptx_writer *w, int phase, folds *f) {
+static void write_step(ptx_writer *w, int phase, ptx_folds *f) {
   for (int v = 1; v < (int)w->nest->instr_count; v++)
     if (w->varies[v]) w->emitted[v] = false;
   ptx_guard_elements(w);
@@ -116,14 +107,14 @@ static void write_step(ptx_writer *w, int phase, folds *f) {
   ptx_emit_element_stores(w, phase);
 }
 
-static void move_states(ptx_writer *w, const folds *f, bool load, const ptx_state *s, const char *at) {
+void ptx_move_states(ptx_writer *w, const ptx_folds *f, bool load, const ptx_state *s, const char *at) {
   for (int n = 0; n < f->count; n++) ptx_move_state(w, f->v[n], load, &s[n], at, f->words[n]);
 }
 
 /* Chunks pairwise, neighbours first, in shared memory by the whole block; then all threads have the row's values. */
-static void fold_chunks(ptx_writer *w, folds *f) {
+void ptx_fold_chunks(ptx_writer *w, ptx_folds *f) {
   int label = w->unique++;
-  ptx_state other[MOST_FOLDS];
+  ptx_state other[PTX_MOST_FOLDS];
   for (int n = 0; n < f->count; n++) other[n] = ptx_new_state(w, f->v[n]);
   ptx_line(w, "{");
   ptx_line(w, ".reg .b32 %%step, %%i, %%j, %%pair, %%stride;");
@@ -141,10 +132,10 @@ static void fold_chunks(ptx_writer *w, folds *f) {
   ptx_line(w, "setp.ge.u32 %%more, %%j, %%chunks;");
   ptx_line(w, "@%%more bra NEXT%d;", label);
   reg_name a = ptx_state_address(w, "%i", f->word_count), b = ptx_state_address(w, "%j", f->word_count);
-  move_states(w, f, true, f->s, a.text);
-  move_states(w, f, true, other, b.text);
+  ptx_move_states(w, f, true, f->s, a.text);
+  ptx_move_states(w, f, true, other, b.text);
   for (int n = 0; n < f->count; n++) ptx_take_other(w, f->v[n], &f->s[n], &other[n], "");
-  move_states(w, f, false, f->s, a.text);
+  ptx_move_states(w, f, false, f->s, a.text);
   ptx_line(w, "add.u32 %%i, %%i, %%stride;");
   ptx_line(w, "bra PAIR%d;", label);
   ptx_line(w, "NEXT%d:", label);
@@ -154,16 +145,18 @@ static void fold_chunks(ptx_writer *w, folds *f) {
   ptx_line(w, "DONE%d:", label);
   ptx_line(w, "mov.u32 %%i, 0;");
   reg_name all = ptx_state_address(w, "%i", f->word_count);
-  move_states(w, f, true, f->s, all.text);
+  ptx_move_states(w, f, true, f->s, all.text);
   ptx_line(w, "bar.sync 0;"); /* they are written again by the next phase */
   ptx_line(w, "}");
 }
 
 /* Without guards, where threads of rows that are not there do what the last row's do: but they must not store it. */
-static bool has_whole_steps(const ptx_writer *w, int phase) { return !ptx_is_columns(w) || !stores_elements(w, phase); }
+static bool has_whole_steps(const ptx_writer *w, int phase) {
+  return !ptx_is_columns(w) || !ptx_stores_elements(w, phase);
+}
 
 /* Steps from %e on: those that are whole, or the rest. */
-static void write_rounds(ptx_writer *w, int phase, folds *f, bool whole) {
+static void write_rounds(ptx_writer *w, int phase, ptx_folds *f, bool whole) {
   int label = w->unique++;
   w->whole = whole;
   ptx_line(w, "ROUND%d:", label);
@@ -185,7 +178,7 @@ static void write_rounds(ptx_writer *w, int phase, folds *f, bool whole) {
 }
 
 /* A chunk of a row, %chunk, in steps; the states begin again. `lane`: the register of the thread's lane. */
-static void write_chunk(ptx_writer *w, int phase, folds *f, const char *lane) {
+void ptx_write_chunk(ptx_writer *w, int phase, ptx_folds *f, const char *lane) {
   ptx_line(w, "{");
   ptx_line(w, ".reg .b64 %%e, %%end;");
   ptx_line(w, ".reg .pred %%over;");
@@ -201,11 +194,11 @@ static void write_chunk(ptx_writer *w, int phase, folds *f, const char *lane) {
 }
 
 /* What lane 0 has goes to the chunk's place. */
-static void keep_states(ptx_writer *w, folds *f, const char *number) {
+void ptx_keep_states(ptx_writer *w, ptx_folds *f, const char *number) {
   int skip = w->unique++;
   reg_name at = ptx_state_address(w, number, f->word_count);
   ptx_line(w, "@!%%lane0 bra SKIP%d;", skip);
-  move_states(w, f, false, f->s, at.text);
+  ptx_move_states(w, f, false, f->s, at.text);
   ptx_line(w, "SKIP%d:", skip);
 }
 
@@ -230,11 +223,11 @@ static void end_chunks(ptx_writer *w, int label, int step) {
 }
 
 /* Chunks of a row in turns. */
-static void write_chunks(ptx_writer *w, int phase, folds *f) {
+static void write_chunks(ptx_writer *w, int phase, ptx_folds *f) {
   int label = begin_chunks(w, "%warp");
-  write_chunk(w, phase, f, "%lane");
+  ptx_write_chunk(w, phase, f, "%lane");
   for (int n = 0; n < f->count; n++) ptx_fold_lanes(w, f->v[n], &f->s[n]);
-  if (f->count && w->shape->warps > 1) keep_states(w, f, "%chunk");
+  if (f->count && w->shape->warps > 1) ptx_keep_states(w, f, "%chunk");
   end_chunks(w, label, w->shape->warps);
 }
 
@@ -307,10 +300,10 @@ static void write_long_rows(ptx_writer *w) {
   for (int phase = 0, count = ptx_phases(w); phase < count; phase++) {
     ptx_emit_rows(w, phase);
     w->phase = phase;
-    folds f = folds_of(w, phase);
-    if (!f.count && !stores_elements(w, phase)) continue;
+    ptx_folds f = ptx_folds_of(w, phase);
+    if (!f.count && !ptx_stores_elements(w, phase)) continue;
     write_chunks(w, phase, &f);
-    if (f.count && w->shape->warps > 1) fold_chunks(w, &f);
+    if (f.count && w->shape->warps > 1) ptx_fold_chunks(w, &f);
     for (int n = 0; n < f.count; n++) ptx_finish(w, f.v[n], &f.s[n]);
   }
 }
@@ -318,14 +311,14 @@ static void write_long_rows(ptx_writer *w) {
 /* ---- columns: warp y is lane y of the order, lane x a row ---- */
 
 /* The warps' states in halves, by shared memory; then every thread has its row's. */
-static void fold_warps(ptx_writer *w, folds *f) {
-  ptx_state other[MOST_FOLDS];
+static void fold_warps(ptx_writer *w, ptx_folds *f) {
+  ptx_state other[PTX_MOST_FOLDS];
   ptx_line(w, "{");
   ptx_line(w, ".reg .b32 %%number;");
   ptx_line(w, ".reg .pred %%upper;");
   for (int n = 0; n < f->count; n++) other[n] = ptx_new_state(w, f->v[n]);
   reg_name mine = ptx_state_address(w, "%thread", f->word_count);
-  move_states(w, f, false, f->s, mine.text);
+  ptx_move_states(w, f, false, f->s, mine.text);
   for (int half = 16; half > 0; half /= 2) {
     int skip = w->unique++;
     ptx_line(w, "bar.sync 0;");
@@ -333,20 +326,20 @@ static void fold_warps(ptx_writer *w, folds *f) {
     ptx_line(w, "@%%upper bra UPPER%d;", skip);
     ptx_line(w, "add.u32 %%number, %%thread, %d;", 32 * half);
     reg_name theirs = ptx_state_address(w, "%number", f->word_count);
-    move_states(w, f, true, other, theirs.text);
+    ptx_move_states(w, f, true, other, theirs.text);
     for (int n = 0; n < f->count; n++) ptx_take_other(w, f->v[n], &f->s[n], &other[n], "");
-    move_states(w, f, false, f->s, mine.text);
+    ptx_move_states(w, f, false, f->s, mine.text);
     ptx_line(w, "UPPER%d:", skip);
   }
   ptx_line(w, "bar.sync 0;");
   reg_name first = ptx_state_address(w, "%lane32", f->word_count);
-  move_states(w, f, true, f->s, first.text);
+  ptx_move_states(w, f, true, f->s, first.text);
   ptx_line(w, "bar.sync 0;");
   ptx_line(w, "}");
 }
 
 /* The state of chunk %number of this thread's row, behind those of the warps. */
-static reg_name column_address(ptx_writer *w, const char *number, const folds *f) {
+static reg_name column_address(ptx_writer *w, const char *number, const ptx_folds *f) {
   reg_name place = ptx_new(w, "b32");
   ptx_line(w, "shl.b32 %s, %s, 5;", place.text, number);
   ptx_line(w, "add.u32 %s, %s, %%lane32;", place.text, place.text);
@@ -355,9 +348,9 @@ static reg_name column_address(ptx_writer *w, const char *number, const folds *f
 }
 
 /* Chunks pairwise, neighbours first, by each thread of warp 0 for its row; then all threads have them. */
-static void fold_column(ptx_writer *w, folds *f) {
+static void fold_column(ptx_writer *w, ptx_folds *f) {
   int label = w->unique++;
-  ptx_state other[MOST_FOLDS];
+  ptx_state other[PTX_MOST_FOLDS];
   for (int n = 0; n < f->count; n++) other[n] = ptx_new_state(w, f->v[n]);
   ptx_line(w, "{");
   ptx_line(w, ".reg .b32 %%step, %%i, %%j, %%pair;");
@@ -375,10 +368,10 @@ static void fold_column(ptx_writer *w, folds *f) {
   ptx_line(w, "setp.ge.u32 %%more, %%j, %%chunks;");
   ptx_line(w, "@%%more bra NEXT%d;", label);
   reg_name a = column_address(w, "%i", f), b = column_address(w, "%j", f);
-  move_states(w, f, true, f->s, a.text);
-  move_states(w, f, true, other, b.text);
+  ptx_move_states(w, f, true, f->s, a.text);
+  ptx_move_states(w, f, true, other, b.text);
   for (int n = 0; n < f->count; n++) ptx_take_other(w, f->v[n], &f->s[n], &other[n], "");
-  move_states(w, f, false, f->s, a.text);
+  ptx_move_states(w, f, false, f->s, a.text);
   ptx_line(w, "add.u32 %%i, %%i, %%pair;");
   ptx_line(w, "bra PAIR%d;", label);
   ptx_line(w, "NEXT%d:", label);
@@ -388,25 +381,25 @@ static void fold_column(ptx_writer *w, folds *f) {
   ptx_line(w, "bar.sync 0;");
   ptx_line(w, "mov.u32 %%i, 0;");
   reg_name all = column_address(w, "%i", f);
-  move_states(w, f, true, f->s, all.text);
+  ptx_move_states(w, f, true, f->s, all.text);
   ptx_line(w, "bar.sync 0;");
   ptx_line(w, "}");
 }
 
 /* The warps' states of a chunk become its state. */
-static void keep_column(ptx_writer *w, folds *f) {
+static void keep_column(ptx_writer *w, ptx_folds *f) {
   int skip = w->unique++;
   fold_warps(w, f);
   reg_name at = column_address(w, "%chunk", f);
   ptx_line(w, "setp.ne.u32 %%over, %%warp, 0;");
   ptx_line(w, "@%%over bra SKIP%d;", skip);
-  move_states(w, f, false, f->s, at.text);
+  ptx_move_states(w, f, false, f->s, at.text);
   ptx_line(w, "SKIP%d:", skip);
 }
 
-static void write_column_chunks(ptx_writer *w, int phase, folds *f) {
+static void write_column_chunks(ptx_writer *w, int phase, ptx_folds *f) {
   int label = begin_chunks(w, "0");
-  write_chunk(w, phase, f, "%warp64");
+  ptx_write_chunk(w, phase, f, "%warp64");
   if (f->count) keep_column(w, f);
   end_chunks(w, label, 1);
 }
@@ -419,73 +412,18 @@ static void write_columns(ptx_writer *w) {
   for (int phase = 0, count = ptx_phases(w); phase < count; phase++) {
     ptx_emit_rows(w, phase);
     w->phase = phase;
-    folds f = folds_of(w, phase);
-    if (!f.count && !stores_elements(w, phase)) continue;
+    ptx_folds f = ptx_folds_of(w, phase);
+    if (!f.count && !ptx_stores_elements(w, phase)) continue;
     write_column_chunks(w, phase, &f);
     if (f.count) fold_column(w, &f);
     for (int n = 0; n < f.count; n++) ptx_finish(w, f.v[n], &f.s[n]);
   }
 }
 
-/* ---- parts, and the whole of them ---- */
-
-bool wk__ptx_is_reduced_once(const wk__nest *nest) {
-  bool reduces = false;
-  for (int v = 1; v < (int)nest->instr_count; v++) {
-    const wk__instr *i = &nest->instrs[v];
-    if (wk__loop_is_reduction(i->op) && wk__instr_phase(i) != 0) return false;
-    if (wk__loop_is_scan(i->op) || (wk__loop_is_store(i->op) && i->per_element && i->stage > 0)) return false;
-    reduces |= wk__loop_is_reduction(i->op);
-  }
-  return reduces;
-}
-
-/* %scratch: the states of the row. */
-static void find_scratch(ptx_writer *w, const folds *f) {
-  reg_name scratch = ptx_load_arg(w, WK__PTX_SCRATCH, 0, 0), skipped = ptx_new(w, "b64");
-  ptx_line(w, ".reg .b64 %%scratch;");
-  ptx_line(w, "mul.lo.s64 %s, %%row, %%count64;", skipped.text);
-  ptx_line(w, "mad.lo.s64 %%scratch, %s, %d, %s;", skipped.text, 8 * f->word_count, scratch.text);
-}
-
-/* Values of the row that elements need. */
-static void emit_row_values(ptx_writer *w) {
-  for (int v = 1; v < (int)w->nest->instr_count; v++) {
-    const wk__instr *i = ptx_instr(w, v);
-    if (!w->varies[v] && i->stage == 0 && !wk__loop_is_store(i->op) && !wk__loop_is_reduction(i->op)) ptx_emit(w, v);
-  }
-}
-
-static void write_parts(ptx_writer *w) {
-  folds f = folds_of(w, 0);
-  w->unsupported |= !wk__ptx_is_reduced_once(w->nest);
-  ptx_line(w, ".reg .b32 %%chunk;");
-  ptx_line(w, ".reg .b64 %%chunk64;");
-  ptx_count_chunks(w);
-  ptx_line(w, "rem.u64 %%chunk64, %%row, %%count64;");
-  ptx_line(w, "cvt.u32.u64 %%chunk, %%chunk64;");
-  ptx_line(w, "div.u64 %%row, %%row, %%count64;");
-  ptx_prepare(w);
-  find_scratch(w, &f);
-  emit_row_values(w);
-  write_chunk(w, 0, &f, "%lane");
-  for (int n = 0; n < f.count; n++) ptx_fold_lanes(w, f.v[n], &f.s[n]);
-  keep_states(w, &f, "%chunk");
-}
-
-static void write_whole(ptx_writer *w) {
-  folds f = folds_of(w, 0);
-  ptx_count_chunks(w);
-  ptx_prepare(w);
-  find_scratch(w, &f);
-  ptx_emit_rows(w, 0);
-  fold_chunks(w, &f);
-  for (int n = 0; n < f.count; n++) ptx_finish(w, f.v[n], &f.s[n]);
-  for (int phase = 1, count = ptx_phases(w); phase < count; phase++) ptx_emit_rows(w, phase);
-}
+/* ---- parts of columns, and the whole of them ---- */
 
 /* The scratch memory's state of the thread's row, chunk %chunk and lane %warp64 of the order: (chunks, lanes, rows). */
-static reg_name lane_address(ptx_writer *w, const folds *f) {
+static reg_name lane_address(ptx_writer *w, const ptx_folds *f) {
   reg_name at = ptx_new(w, "b64"), line = ptx_new(w, "b64"), rows = ptx_load_arg(w, WK__PTX_COUNT, 0, 0),
            scratch = ptx_load_arg(w, WK__PTX_SCRATCH, 0, 0);
   ptx_line(w, "mul.wide.u32 %s, %%chunk, 32;", line.text);
@@ -497,20 +435,20 @@ static reg_name lane_address(ptx_writer *w, const folds *f) {
 
 /* A block has 32 rows, a chunk and 8 lanes of the order, a warp each. */
 static void write_column_parts(ptx_writer *w) {
-  folds f = folds_of(w, 0);
+  ptx_folds f = ptx_folds_of(w, 0);
   int skip = w->unique++;
   w->unsupported |= !wk__ptx_is_reduced_once(w->nest);
   ptx_prepare(w);
-  emit_row_values(w);
-  write_chunk(w, 0, &f, "%warp64");
+  ptx_emit_row_values(w, 0);
+  ptx_write_chunk(w, 0, &f, "%warp64");
   reg_name at = lane_address(w, &f);
   ptx_line(w, "@!%%live bra SKIP%d;", skip);
-  move_states(w, &f, false, f.s, at.text);
+  ptx_move_states(w, &f, false, f.s, at.text);
   ptx_line(w, "SKIP%d:", skip);
 }
 
 static void write_column_whole(ptx_writer *w) {
-  folds f = folds_of(w, 0);
+  ptx_folds f = ptx_folds_of(w, 0);
   ptx_count_chunks(w);
   ptx_line(w, ".reg .b64 %%warp64;");
   ptx_line(w, "cvt.u64.u32 %%warp64, %%warp;");
@@ -519,7 +457,7 @@ static void write_column_whole(ptx_writer *w) {
   int label = begin_chunks(w, "0");
   reg_name at = lane_address(w, &f);
   w->scratch = true;
-  move_states(w, &f, true, f.s, at.text);
+  ptx_move_states(w, &f, true, f.s, at.text);
   w->scratch = false;
   keep_column(w, &f);
   end_chunks(w, label, 1);
@@ -531,15 +469,11 @@ static void write_column_whole(ptx_writer *w) {
 /* ---- by mode ---- */
 
 void ptx_write_rows(ptx_writer *w) {
-  static void (*const writers[])(ptx_writer * w) = {[WK__PTX_SHORT_ROWS] = write_short_rows,
-                                                    [WK__PTX_ROWS] = write_rows,
-                                                    [WK__PTX_LONG_ROWS] = write_long_rows,
-                                                    [WK__PTX_COLUMNS] = write_columns,
-                                                    [WK__PTX_PARTS] = write_parts,
-                                                    [WK__PTX_WHOLE] = write_whole,
-                                                    [WK__PTX_COLUMN_PARTS] = write_column_parts,
-                                                    [WK__PTX_COLUMN_WHOLE] = write_column_whole,
-                                                    [WK__PTX_SCANS] = ptx_write_scans,
-                                                    [WK__PTX_SCAN_PARTS] = ptx_write_scan_parts};
+  static void (*const writers[])(ptx_writer * w) = {
+      [WK__PTX_SHORT_ROWS] = write_short_rows,     [WK__PTX_ROWS] = write_rows,
+      [WK__PTX_LONG_ROWS] = write_long_rows,       [WK__PTX_COLUMNS] = write_columns,
+      [WK__PTX_PARTS] = ptx_write_parts,           [WK__PTX_WHOLE] = ptx_write_whole,
+      [WK__PTX_COLUMN_PARTS] = write_column_parts, [WK__PTX_COLUMN_WHOLE] = write_column_whole,
+      [WK__PTX_SCANS] = ptx_write_scans,           [WK__PTX_SCAN_PARTS] = ptx_write_scan_parts};
   writers[w->shape->mode](w);
 }

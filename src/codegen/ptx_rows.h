@@ -53,6 +53,30 @@ void ptx_emit_with_needs(ptx_writer *w, int v);
 void ptx_emit_rows(ptx_writer *w, int phase);
 void ptx_emit_element_stores(ptx_writer *w, int phase);
 
+/* ---- ptx_rows.c: the reductions of a phase ---- */
+
+enum { PTX_MOST_FOLDS = 16 };
+typedef struct ptx_folds {
+  int v[PTX_MOST_FOLDS], count;
+  ptx_state s[PTX_MOST_FOLDS];
+  int words[PTX_MOST_FOLDS]; /* the first of each in a chunk's states */
+  int word_count;
+} ptx_folds;
+ptx_folds ptx_folds_of(ptx_writer *w, int phase);
+bool ptx_stores_elements(const ptx_writer *w, int phase);
+void ptx_move_states(ptx_writer *w, const ptx_folds *f, bool load, const ptx_state *s, const char *at);
+/* Chunks pairwise, neighbours first, in memory by the whole block; then all threads have the row's values. */
+void ptx_fold_chunks(ptx_writer *w, ptx_folds *f);
+/* A chunk of a row, %chunk, in steps; the states begin again. `lane`: the register of the thread's lane. */
+void ptx_write_chunk(ptx_writer *w, int phase, ptx_folds *f, const char *lane);
+void ptx_keep_states(ptx_writer *w, ptx_folds *f, const char *number); /* what lane 0 has goes to the chunk's place */
+
+/* ---- ptx_parts.c ---- */
+
+void ptx_write_parts(ptx_writer *w);
+void ptx_write_whole(ptx_writer *w);
+void ptx_emit_row_values(ptx_writer *w, int last); /* values of the row of stages up to `last`, which elements need */
+
 /* ---- ptx_scans.c ---- */
 
 void ptx_scan_step(ptx_writer *w, int v); /* what a scan gives for all elements of a step */

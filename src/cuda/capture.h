@@ -10,9 +10,6 @@
 
 struct wk__cuda_work; /* recording.h */
 
-/* Whether any stream of the process captures: then nothing waits for a whole device. */
-bool wk__cuda_captures(void);
-
 /* What the driver forbids while this thread, or another, captures and what is still right for memory and code that
  * stay: between the two. */
 int wk__cuda_allow_unsafe(void);

@@ -93,6 +93,7 @@ wk__cuda_pool *wk__cuda_pool_use(wk__cuda_pool *pool);
 
 typedef struct wk__cuda_graph wk__cuda_graph;
 struct wk__generator;
+bool wk__cuda_captures(void);                            /* whether any stream captures; opens nothing */
 wk__cuda_graph *wk__cuda_graph_create(bool keeps_graph); /* NULL with the error set */
 void wk__cuda_graph_release(wk__cuda_graph *graph);      /* NULL is fine */
 /* pool: an id of wk__cuda_pool_new_id, 0: one of its own. mode: of the driver. */

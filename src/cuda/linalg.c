@@ -1,6 +1,8 @@
 /* Linear algebra of small real matrices on the device, in double, a block a matrix (on_device/matrices.c): LU and what
- * is made of it, triangles, Cholesky, QR. The bits are those of the CPU's routines; large matrices, of which few are
- * computed at a time, and complex ones are the host's. Tests: tests/cuda/test_linalg.py, tests/device/. */
+ * is made of it, triangles, Cholesky, QR. The bits are those of the CPU's routines. Large matrices, of which few are
+ * computed at a time, and eigenvalues are cuSOLVER's where it is found, else the host's; complex ones are the host's.
+ * Tests: tests/cuda/test_linalg.py, tests/device/. */
+#include "cuda/cusolver.h"
 #include "cuda/kernels.h"
 #include "cuda/matrices.h"
 #include "cuda/units.h"
@@ -17,7 +19,6 @@ static int64_t columns_of(const wk_tensor *t) { return wk__size(t, t->ndim - 1);
 /* A block has one multiprocessor's arithmetic, so it is worth it while there are blocks for a good part of them. */
 static bool is_ours(const wk_tensor *a) {
   enum { LARGE = 256 };
-  if (wk_dtype_is_complex((wk_dtype)a->dtype) || wk__numel(a) == 0) return false;
   int64_t m = rows_of(a), n = columns_of(a), most = wk__max(m, n);
   const wk__cuda_device *d = wk__cuda_device_get(a->device.index);
   return d && (most <= LARGE || wk__numel(a) / (m * n) >= d->multiprocessors);
@@ -195,17 +196,25 @@ static wk_status householder_product(wk__call *c) {
 
 /* ---- the rows ---- */
 
-static wk_status ours(wk__call *c, wk__kernel_fn *kernel) {
-  return is_ours(c->args[0].tensor) && (!c->outputs || wk__numel(c->outputs[0]) || c->op == WK__OP(linalg_qr))
-             ? wk__cuda_in_scope(c, kernel)
-             : wk__cuda_run_kernel_on_host(c);
+/* large: cuSOLVER's, or NULL. */
+static wk_status ours(wk__call *c, wk__kernel_fn *kernel, wk__kernel_fn *large) {
+  const wk_tensor *a = c->args[0].tensor;
+  bool fits = !wk_dtype_is_complex((wk_dtype)a->dtype) && wk__numel(a) &&
+              (wk__numel(c->outputs[0]) || c->op == WK__OP(linalg_qr));
+  if (fits && kernel && is_ours(a)) return wk__cuda_in_scope(c, kernel);
+  if (fits && large && wk__cusolver_is_there()) return wk__cuda_in_scope(c, large);
+  return wk__cuda_run_kernel_on_host(c);
 }
-wk_status wk__cuda_lu_factor(wk__call *c) { return ours(c, lu_factor); }
+wk_status wk__cuda_lu_factor(wk__call *c) {
+  bool pivots = wk__arg_bool(c, WK__ARG(linalg_lu_factor_ex, pivot));
+  return ours(c, lu_factor, pivots ? wk__cusolver_lu_factor : NULL);
+}
 wk_status wk__cuda_lu_order(wk__call *c) { return wk__numel(c->outputs[0]) ? wk__cuda_in_scope(c, row_orders) : WK_OK; }
-wk_status wk__cuda_linalg_solve(wk__call *c) { return ours(c, solve); }
-wk_status wk__cuda_determinant(wk__call *c) { return ours(c, determinant); }
-wk_status wk__cuda_solve_triangular(wk__call *c) { return ours(c, triangular); }
-wk_status wk__cuda_cholesky(wk__call *c) { return ours(c, cholesky); }
-wk_status wk__cuda_qr(wk__call *c) { return ours(c, qr); }
-wk_status wk__cuda_geqrf(wk__call *c) { return ours(c, geqrf); }
-wk_status wk__cuda_householder_product(wk__call *c) { return ours(c, householder_product); }
+wk_status wk__cuda_linalg_solve(wk__call *c) { return ours(c, solve, wk__cusolver_solve); }
+wk_status wk__cuda_determinant(wk__call *c) { return ours(c, determinant, NULL); }
+wk_status wk__cuda_solve_triangular(wk__call *c) { return ours(c, triangular, NULL); }
+wk_status wk__cuda_cholesky(wk__call *c) { return ours(c, cholesky, wk__cusolver_cholesky); }
+wk_status wk__cuda_qr(wk__call *c) { return ours(c, qr, wk__cusolver_qr); }
+wk_status wk__cuda_eigh(wk__call *c) { return ours(c, NULL, wk__cusolver_eigh); }
+wk_status wk__cuda_geqrf(wk__call *c) { return ours(c, geqrf, NULL); }
+wk_status wk__cuda_householder_product(wk__call *c) { return ours(c, householder_product, NULL); }

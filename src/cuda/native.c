@@ -245,6 +245,11 @@ static int64_t kept_at(const kernel *k, const wk__binding *b, int access) {
   return states_bytes(k, b) + at;
 }
 
+/* Of rows whose phases are in parts: what their reductions come to, in front of the chunks' states. */
+static int64_t values_bytes(const wk__nest *nest, const wk__binding *b) {
+  return 8 * wk__ptx_phases_of(nest).reductions * wk__shape_count(b, 0, b->p);
+}
+
 static int64_t value_of(const kernel *k, const wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
                         const wk__ptx_arg *arg, void *scratch) {
   bool access = arg->a < b->access_count;
@@ -269,6 +274,8 @@ static int64_t value_of(const kernel *k, const wk__cuda_stream *s, const wk__bin
     case WK__PTX_LENGTH:
       return wk__shape_length(b);
     case WK__PTX_SCRATCH:
+      return (int64_t)(uintptr_t)scratch + (k->shape.phased ? values_bytes(k->nest, b) : 0);
+    case WK__PTX_VALUES:
       return (int64_t)(uintptr_t)scratch;
     case WK__PTX_KEPT:
       return kept_at(k, b, arg->a);
@@ -331,7 +338,7 @@ static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__bindi
 /* The address that argument `arg` is made of; 0: it is not one, or the stream's own. */
 static uint64_t address_of(const wk__binding *b, const wk__ptx_arg *arg, const void *scratch) {
   if (arg->kind == WK__PTX_BASE) return (uint64_t)(uintptr_t)b->base[arg->a];
-  return arg->kind == WK__PTX_SCRATCH ? (uint64_t)(uintptr_t)scratch : 0;
+  return arg->kind == WK__PTX_SCRATCH || arg->kind == WK__PTX_VALUES ? (uint64_t)(uintptr_t)scratch : 0;
 }
 
 static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
@@ -373,6 +380,48 @@ static wk_status give_parts(const kernel *parts, const kernel *whole, wk__cuda_s
   return status;
 }
 
+/* ---- phases in parts ---- */
+
+enum { MOST_KERNELS = 2 * WK__PTX_MOST_PHASES };
+typedef struct phase_kernels {
+  const kernel *in_turn[MOST_KERNELS];
+  int count;
+  int64_t states; /* words of the largest */
+} phase_kernels;
+
+static bool add_phase(phase_kernels *all, const kernel *k, const wk__binding *b) {
+  if (!k) return false;
+  if (k->shape.mode == WK__PTX_PARTS) all->states = wk__max(all->states, k->states * count_of(k, b));
+  all->in_turn[all->count++] = k;
+  return true;
+}
+
+/* The kernels of all phases, in their order; false: one is not there yet. */
+static bool find_phases(wk__cuda_native *native, wk__cuda_stream *s, const wk__nest *nest, const wk__binding *b,
+                        wk__ptx_shape shape, phase_kernels *out) {
+  wk__ptx_phases phases = wk__ptx_phases_of(nest);
+  bool all = true;
+  *out = (phase_kernels){.count = 0};
+  for (int phase = 0; phase < phases.count; phase++) {
+    bool folds = phases.folds >> phase & 1;
+    shape.phase = (uint8_t)phase, shape.mode = WK__PTX_PARTS;
+    if (folds || phases.stores >> phase & 1) all &= add_phase(out, kernel_for(native, nest, s, b, &shape), b);
+    shape.mode = WK__PTX_WHOLE;
+    if (folds) all &= add_phase(out, kernel_for(native, nest, s, b, &shape), b);
+  }
+  return all;
+}
+
+static wk_status give_phases(const phase_kernels *all, wk__cuda_stream *s, const wk__nest *nest, const wk__binding *b,
+                             const wk__launch *launch) {
+  int64_t capacity;
+  void *scratch = wk__cuda_allocate(&s->head, values_bytes(nest, b) + 8 * all->states, &capacity);
+  wk_status status = scratch ? WK_OK : wk_error_category();
+  for (int n = 0; n < all->count && status == WK_OK; n++) status = give(all->in_turn[n], s, b, launch, scratch);
+  wk__cuda_release(&s->head, scratch, capacity);
+  return status;
+}
+
 /* An index into a dim without elements leads nowhere, and what does not fit into a grid or shared memory is rare. */
 static bool is_taken(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, const wk__launch *launch) {
   bool fits =
@@ -392,6 +441,11 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
   *out_done = false;
   if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
   if (!wk__shape_of(nest, s->device, b, &shape)) return WK_OK;
+  if (shape.phased) {
+    phase_kernels all;
+    *out_done = find_phases(native, s, nest, b, shape, &all);
+    return *out_done ? give_phases(&all, s, nest, b, launch) : WK_OK;
+  }
   const kernel *k = kernel_for(native, nest, s, b, &shape);
   if (!k) return WK_OK;
   const kernel *whole = NULL;
@@ -403,7 +457,8 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
     whole = kernel_for(native, nest, s, b, &shape);
     if (!whole) return WK_OK;
   }
-  *out_done = true;
+  *out_done = grid_of(k, b).shared <= s->device->shared_most; /* rows are kept beside states of more words than usual */
+  if (!*out_done) return WK_OK;
   return whole ? give_parts(k, whole, s, b, launch) : give(k, s, b, launch, NULL);
 }
 

@@ -43,7 +43,7 @@ static bool lies_in_columns(const wk__nest *nest, const wk__binding *b) {
 /* Rows that few warps would have to themselves. */
 bool wk__shape_goes_in_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
   return wk__shape_chunks(b) > MOST_WARPS && wk__shape_count(b, 0, b->p) < d->multiprocessors &&
-         wk__ptx_is_reduced_once(nest);
+         (wk__ptx_is_reduced_once(nest) || wk__ptx_phases_of(nest).count <= WK__PTX_MOST_PHASES);
 }
 
 /* Columns whose blocks would be few, of a length that is worth a second launch. */
@@ -117,7 +117,11 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   }
   if (in_registers && !columns) return true;
   s->mode = columns ? WK__PTX_COLUMNS : parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS;
-  s->each = nest->instr_count <= 24 && b->r == 1 ? step_of(nest) : LARGE_STEP; /* of several loops: coordinates */
+  s->phased = s->mode == WK__PTX_PARTS && !wk__ptx_is_reduced_once(nest);
+  s->carries = b->r == 2 && b->size[b->p + 1] >= WK__REDUCE_LANES;
+  s->each = LARGE_STEP; /* of several loops: coordinates */
+  if (nest->instr_count <= 24 && b->r == 1) s->each = step_of(nest);
+  if (nest->instr_count <= 24 && s->carries) s->each = (uint8_t)wk__min(step_of(nest), 2 * LARGE_STEP);
   s->warps = columns ? 32 : parts ? 1 : (uint8_t)wk__min(wk__shape_chunks(b), MOST_WARPS);
   if (columns && goes_in_column_parts(nest, d, b)) {
     s->mode = WK__PTX_COLUMN_PARTS, s->warps = WK__PTX_COLUMN_PART_LANES;

@@ -114,6 +114,9 @@ WK_MUST_USE wk_status wk__tile_verify(const wk__tile_kernel *kernel);
 void wk__tile_print(wk__string *s, const wk__tile_kernel *kernel);
 wk__tile_kernel *wk__tile_parse(const char *text) WK_MUST_USE;
 
+/* Which parameters (bits) stores and atomics write to; not known: one's address is made of none. */
+WK_MUST_USE wk_status wk__tile_written(const wk__tile_kernel *kernel, uint64_t *out_written, bool *out_known);
+
 static inline const wk__tile_instr *wk__tile_get(const wk__tile_kernel *k, wk__tile v) { return &k->instrs[v]; }
 static inline int64_t wk__tile_elements(const wk__tile_type *t) {
   return (int64_t)t->shape[0] * t->shape[1] * t->shape[2];

@@ -43,7 +43,7 @@ def test_is_capturing_and_nothing_runs_meanwhile():
     g = torch.cuda.CUDAGraph()
     assert not torch.cuda.is_current_stream_capturing()
     with torch.cuda.graph(g):
-        assert torch.cuda.is_current_stream_capturing()
+        assert torch.cuda.is_current_stream_capturing() and torch.cuda.current_stream().is_capturing()
         x += 1
     assert not torch.cuda.is_current_stream_capturing()
     assert x.tolist() == [0] * 4
@@ -297,6 +297,51 @@ def test_a_training_step():
         g.replay()
         assert torch.equal(loss, step(plain, plain_optimizer, *one))
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), plain.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("amsgrad", [False, True])
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.AdamW])
+def test_steps_of_adam_in_a_graph(optimizer, amsgrad):
+    def make(**options):
+        torch.manual_seed(1)
+        model = nn.Linear(8, 4).to(CUDA)
+        return model, optimizer(model.parameters(), lr=0.01, weight_decay=0.1, amsgrad=amsgrad, **options)
+
+    def step(model, optimizer, x):
+        optimizer.zero_grad(set_to_none=True)
+        model(x).square().sum().backward()
+        optimizer.step()
+
+    (model, ours), (plain, theirs) = make(capturable=True), make()
+    x = randn(6, 8)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        step(model, ours, x)
+    torch.cuda.current_stream().wait_stream(side)
+    step(plain, theirs, x)
+    g, _ = captured(lambda: step(model, ours, x))
+    for _ in range(4):
+        x.copy_(randn(6, 8))
+        g.replay()
+        step(plain, theirs, x)
+    for p, q in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(p, q, rtol=1e-4, atol=1e-6)
+    assert all(s["step"].is_cuda and s["step"].item() == 5 for s in ours.state.values())
+
+
+def test_steps_that_count_on_the_host_are_refused():
+    p = nn.Parameter(randn(4))
+    p.grad = randn(4)
+    for make in torch.optim.Adam, torch.optim.RMSprop, torch.optim.NAdam:
+        optimizer = make([p])
+        optimizer.step()
+        text = f"Attempting CUDA graph capture of step.. for an instance of {make.__name__} but param_groups' capturable is"
+        with pytest.warns(UserWarning, match="is empty"), pytest.raises(RuntimeError, match=text):
+            captured(optimizer.step)
+    optimizer = torch.optim.NAdam([p], capturable=True)
+    optimizer.step()
+    with pytest.warns(UserWarning, match="is empty"), pytest.raises(NotImplementedError):
+        captured(optimizer.step)
 
 
 def test_compiled_functions_in_a_capture():

@@ -202,6 +202,18 @@ torch._dynamo.reset(); gc.collect()
     assert "by itself" not in log and times_given(log) >= 3
 
 
+def test_rows_in_parts_and_scans_with_other_memory_each_time():
+    program = """
+def f(x, y):
+    a = F.batch_norm(x, None, None, training=True).relu()  # two kernels a phase
+    return a, y.softmax(1).cumsum(1), a.sum()
+check(f, *[(torch.randn(3, 2, 160, 150, device="cuda"), torch.randn(2, 20_000, device="cuda")) for _ in range(6)])
+torch._dynamo.reset(); gc.collect()
+"""
+    _, log = run(program)
+    assert "by itself" not in log and times_given(log) >= 3, log
+
+
 def test_what_cannot_be_noted_is_run_between():
     program = """
 def f(x):

@@ -1,5 +1,6 @@
 """Linear algebra of small matrices on the device: the bits of the CPU's own routines, and nothing on the host."""
 
+import os
 import subprocess
 import sys
 import warnings
@@ -140,5 +141,50 @@ for a in torch.eye(300).cuda(), torch.eye(3, dtype=torch.complex64).cuda():
         assert torch.allclose(torch.linalg.cholesky(a * 4), a * 2)
         print(sum("will fall back" in str(w.message) for w in seen))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=200)
+    env = {**os.environ, "WICK_CUSOLVER": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=False, timeout=200
+    )
     assert done.stdout.split() == ["1", "0"], done.stderr  # a row warns once
+
+
+def reconstructed(name, x):
+    """(what the factors of a matrix come to, what they should), of factors from the device."""
+
+    def there(f, *tensors):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # without the library the host's
+            return [t.cpu() for t in flat(f(*(t.cuda() for t in tensors)))]
+
+    one = torch.eye(x.shape[-2], dtype=x.dtype)
+    if name == "cholesky":
+        positive_one = x @ x.mT + 9 * one
+        (lower,) = there(L.cholesky, positive_one)
+        return lower @ lower.mT, positive_one
+    if name == "lu":
+        p, lower, upper = there(L.lu, x)
+        return p @ lower @ upper, x
+    if name == "solve":
+        b = x[..., :5] + 1
+        return x @ there(L.solve, x, b)[0], b
+    if name == "inv":
+        return x @ there(L.inv, x)[0], one.expand(x.shape)
+    if name.startswith("qr"):
+        q, r = there(lambda t: tuple(L.qr(t, name.split()[1])), x)
+        assert torch.allclose(q.mT @ q, torch.eye(q.shape[-1], dtype=x.dtype), atol=1e-3)
+        return q @ r, x
+    read = (x.tril() + x.tril(-1).mT) if name[-1] == "L" else (x.triu() + x.triu(1).mT)
+    values, vectors = there(lambda t: tuple(L.eigh(t, UPLO=name[-1])), x)
+    assert (values.diff(dim=-1) >= 0).all()
+    assert torch.allclose(there(lambda t: L.eigvalsh(t, UPLO=name[-1]), x)[0], values, atol=1e-2)
+    return vectors * values[..., None, :] @ vectors.mT, read
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["cholesky", "lu", "solve", "inv", "qr reduced", "qr complete", "eigh L", "eigh U"])
+def test_large_ones(name, dtype):
+    """By cuSOLVER where it is found, else on the host."""
+    sizes = [(300, 300), (2, 290, 290)]
+    for size in sizes + [(350, 270), (270, 350)] * name.startswith("qr") + [(350, 270)] * (name == "lu"):
+        found, wanted = reconstructed(name, matrices(*size, dtype=dtype))
+        assert (found - wanted).abs().max() < 30 * 300 * torch.finfo(dtype).eps * wanted.abs().max()

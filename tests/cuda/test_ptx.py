@@ -172,6 +172,32 @@ check("cross entropy", lambda x, t: F.cross_entropy(x, t), logits, target)
 check("its gradient", grad(lambda x, t: F.cross_entropy(x, t, reduction="none")), logits, target)
 """
 
+PHASES = """
+def grad(f):
+    def go(x, *more):
+        x = x.detach().requires_grad_()
+        y = f(x, *more)
+        return torch.autograd.grad((y * torch.arange(y.numel(), device=y.device).reshape(y.shape) / y.numel()).sum(), x)
+    return go
+def norm(x):
+    return F.batch_norm(x, None, None, training=True)
+for dtype in (torch.float32, torch.bfloat16):
+    x = torch.randn(3, 2, 161, 150).to(dtype)
+    check(f"batch norm {dtype}", norm, x)
+    check(f"its gradient {dtype}", grad(norm), x)
+check("of odd sizes", lambda x: (norm(x), x.var((0, 2))), torch.randn(5, 2, 16_001))
+check("of small images", lambda x: (norm(x), x.var((0, 2))), torch.randn(3000, 2, 31))
+check("over three dims", lambda x: x.var((0, 2, 4)), torch.randn(40, 2, 45, 2, 40))
+x = torch.randn(2, 70_000)
+check("softmax", lambda x: (x.softmax(1), x.log_softmax(1)), x)
+check("layer norm", lambda x, a, b: F.layer_norm(x, (70_000,), a, b), x, x[0], x[1])
+check("places", lambda x: ((x - x.argmax(1, keepdim=True)).var(1), x.std()), x)
+check("running statistics", lambda x, w, b: [F.batch_norm(x, m := torch.zeros(2, device=x.device), v := torch.ones(2, device=x.device), w, b, training=True), m, v],
+      torch.randn(3, 2, 161, 150), torch.randn(2), torch.randn(2))
+fused = torch.compile(lambda x: (norm(x).relu() * 2, x.sum((0, 2, 3)), ((x > 0).any(3).float() + x.mean((0, 2, 3), keepdim=True)[..., 0])))
+check("beside others", lambda x: [fused(x) for _ in range(3)][-1], torch.randn(3, 2, 161, 150))
+"""
+
 SCANS = """
 for length in (1, 7, 8, 100, 4096, 4097, 12_288):
     x = torch.randn(3, length)
@@ -214,7 +240,9 @@ def test_bits_are_the_cpus(part, tier):
 
 
 @pytest.mark.parametrize(
-    "part", [LONG_ROWS, LONG_COLUMNS, TILES, KEPT, SCANS], ids=["rows", "columns", "tiles", "kept", "scans"]
+    "part",
+    [LONG_ROWS, LONG_COLUMNS, TILES, KEPT, PHASES, SCANS],
+    ids=["rows", "columns", "tiles", "kept", "phases", "scans"],
 )
 def test_bits_of_long_ones_are_the_cpus(part):
     run(part, "1")

@@ -145,3 +145,26 @@ def test_what_a_device_has_not_is_said():
 def test_random_kernels_have_the_interpreters_bits(first, tmp_path):
     for seed in range(first, first + 20):
         fuzz.compare(seed, tmp_path)
+
+
+def test_a_launch_in_a_graph():
+    def f(x, y):
+        out = torch.empty_like(x)
+        n = x.numel()
+        kernels.add_kernel[lambda meta: (-(-n // meta["BLOCK"]),)](x * 2, y, out, n, BLOCK=64)
+        return out.softmax(0)
+
+    compiled = torch.compile(f, fullgraph=True)
+    for n in (200, 200, 200, 77, 200):
+        x, y = torch.randn(n, device="cuda"), torch.randn(n, device="cuda")
+        assert torch.equal(compiled(x, y), (x * 2 + y).softmax(0))
+
+
+def test_a_launch_in_a_captured_graph():
+    x, y, out = (torch.randn(200, device="cuda") for _ in range(3))
+    g = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(g):
+        kernels.add_kernel[(4,)](x, y, out, 200, BLOCK=64)
+    x.normal_()
+    g.replay()
+    assert torch.equal(out, x + y)

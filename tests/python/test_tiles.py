@@ -552,6 +552,10 @@ def test_autotune_and_heuristics():
     assert twice.best_config in twice.configs
 
 
+def breaks_of(f, *args):
+    return torch._dynamo.explain(f)(*args).graph_break_count
+
+
 def test_launches_in_compiled_functions():
     def f(x):
         y = x + 1
@@ -560,9 +564,166 @@ def test_launches_in_compiled_functions():
         return out * 3
 
     x = torch.arange(64.0)
-    compiled = torch.compile(f)
+    compiled = torch.compile(f, fullgraph=True)
     for _ in range(3):
         assert torch.equal(compiled(x), f(x))
+
+
+def test_a_launch_is_a_node_whatever_the_sizes():
+    def f(x, y):
+        out = torch.empty_like(x)
+        n = x.numel()
+        add_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x * 2, y, out, n, BLOCK=32)
+        return out.relu() + 1
+
+    compiled = torch.compile(f, fullgraph=True)
+    for n in (70, 70, 33, 1, 64, 65):
+        x, y = torch.randn(n), torch.randn(n)
+        assert torch.equal(compiled(x, y), (x * 2 + y).relu() + 1), n
+
+
+@triton.jit
+def scale_in_place(x, factor, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at, mask=at < n) * factor, mask=at < n)
+
+
+@triton.jit
+def count_up(places, counts, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.atomic_add(counts + tl.load(places + at, mask=at < n), 1, mask=at < n)
+
+
+@triton.jit
+def copy_by_rows(x, out, rows, BLOCK: tl.constexpr):
+    to = out
+    for _ in range(rows):
+        tl.store(to + tl.arange(0, BLOCK), tl.load(x + tl.arange(0, BLOCK)))
+        x += BLOCK
+        to += BLOCK
+
+
+def test_which_arguments_a_kernel_writes():
+    x, i = torch.randn(64), torch.zeros(64, dtype=torch.int32)
+    assert scale_in_place.warmup(x, 2.0, 64, BLOCK=64, grid=(1,)).kernel.written == (0,)
+    assert count_up.warmup(i, i, 64, BLOCK=64, grid=(1,)).kernel.written == (1,)
+    assert copy_by_rows.warmup(x, x, 4, BLOCK=16, grid=(1,)).kernel.written == (1,)
+    assert add_kernel.warmup(x, x, x, 64, BLOCK=64, grid=(1,)).kernel.written == (2,)
+
+
+def test_what_a_launch_writes_in_a_graph_is_seen_by_all():
+    def f(x, factor):
+        y = x + 1
+        view = y.view(8, 8)
+        before = view.sum()
+        scale_in_place[(2,)](y, factor, 64, BLOCK=32)
+        scale_in_place[(2,)](x, 3.0, 64, BLOCK=32)  # an argument of the region
+        return before, view.sum(0), y * x
+
+    compiled = torch.compile(f, fullgraph=True)
+    for factor in (2.0, 2.0, 0.5):
+        x = torch.randn(64)
+        z = x.clone()
+        for ours, wanted in zip(compiled(x, factor), f(z, factor), strict=True):
+            assert torch.equal(ours, wanted)
+        assert torch.equal(x, z)
+
+
+def test_atomics_and_loops_in_a_graph():
+    def f(places, x):
+        counts, out = torch.zeros(4, dtype=torch.int32), torch.empty(4, 16)
+        count_up[(1,)](places, counts, 64, BLOCK=64)
+        copy_by_rows[(1,)](x.view(-1), out.view(-1), 4, BLOCK=16)
+        return counts * 2, out
+
+    places, x = torch.randint(0, 4, (64,), dtype=torch.int32), torch.randn(4, 16)
+    compiled = torch.compile(f, fullgraph=True)
+    for _ in range(3):
+        counts, out = compiled(places, x)
+        assert torch.equal(counts, torch.bincount(places, minlength=4).int() * 2) and torch.equal(out, x)
+
+
+def test_tuned_kernels_in_a_graph():
+    @triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=["n"], do_bench=measured)
+    @triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+    @triton.jit
+    def twice(x, out, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        if EVEN:
+            tl.store(out + at, tl.load(x + at) * 2)
+        else:
+            tl.store(out + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
+
+    def f(x):
+        out = torch.empty_like(x)
+        n = x.numel()
+        twice[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x + 1, out, n)
+        return out.relu()
+
+    for n in 128, 200:
+        x = torch.randn(n)
+        f(x)  # measured once; from then on a launch is a node
+        assert breaks_of(f, x) == 0
+        torch._dynamo.reset()
+        compiled = torch.compile(f, fullgraph=True)
+        for _ in range(3):
+            assert torch.equal(compiled(x), ((x + 1) * 2).relu())
+    y = torch.randn(300)
+    compiled = torch.compile(f)
+    for _ in range(4):  # the first call measures
+        assert torch.equal(compiled(y), ((y + 1) * 2).relu())
+
+
+def measured(call, quantiles):
+    call()
+    return (1.0, 1.0, 1.0)
+
+
+def test_launches_that_a_graph_cannot_have_end_it():
+    def strided(x):
+        y = x + 1
+        scale_in_place[(1,)](y[8:40], 2.0, 32, BLOCK=32)
+        return y
+
+    def twice(x):
+        y = x + 1
+        add_kernel[(1,)](y, y, y, 64, BLOCK=64)
+        return y
+
+    for f in strided, twice:
+        x = torch.randn(64)
+        assert breaks_of(f, x) == 1
+        torch._dynamo.reset()
+        compiled = torch.compile(f)
+        for _ in range(3):
+            assert torch.equal(compiled(x), f(x))
+
+
+def test_launches_and_derivatives_in_a_graph():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            out = torch.empty_like(x)
+            add_kernel[(1,)](x, x, out, 64, BLOCK=64)
+            return out
+
+        @staticmethod
+        def backward(ctx, g):
+            out = torch.empty_like(g)
+            add_kernel[(1,)](g, g, out, 64, BLOCK=64)
+            return out
+
+    def f(x):
+        return (Double.apply(x) * x).sum()
+
+    grads = []
+    for function in f, torch.compile(f):
+        x = torch.arange(64.0, requires_grad=True)
+        for _ in range(3):
+            x.grad = None
+            function(x).backward()
+        grads.append(x.grad)
+    assert torch.equal(*grads)
 
 
 @triton.jit

@@ -60,6 +60,7 @@ class PerParameter(Optimizer):
     @_C.no_grad()
     def step(self, closure=None):
         """One step; closure() computes the loss again and returns it."""
+        self._check_capture()
         loss = evaluate(closure)
         for group in self.param_groups:
             for p in group["params"]:

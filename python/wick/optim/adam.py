@@ -68,11 +68,15 @@ class Adam(Optimizer):
                 if own and not isinstance(own["step"], _C.Tensor):
                     own["step"] = _C.tensor(float(own["step"]), dtype=_C.float32)
 
-    def _state_of(self, parameter, amsgrad):
+    def _state_of(self, parameter, amsgrad, on_device):
         """A parameter's state, made at its first step."""
         state = self.state[parameter]
         if not state:
-            state["step"] = _C.tensor(0.0, dtype=_C.float32)
+            state["step"] = (
+                _C.zeros((), dtype=_C.float32, device=parameter.device)
+                if on_device
+                else _C.tensor(0.0, dtype=_C.float32)
+            )
             state["exp_avg"] = _C.zeros_like(parameter, memory_format=_C.preserve_format)
             state["exp_avg_sq"] = _C.zeros_like(parameter, memory_format=_C.preserve_format)
             if amsgrad:
@@ -82,12 +86,18 @@ class Adam(Optimizer):
     @_C.no_grad()
     def step(self, closure=None):
         """One step; closure() computes the loss again and returns it."""
+        self._check_capture()
         loss = evaluate(closure)
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
             if not params:
                 continue
-            states = [self._state_of(p, group["amsgrad"]) for p in params]
+            on_device = group["capturable"] and params[0].is_cuda
+            states = [self._state_of(p, group["amsgrad"], on_device) for p in params]
+            if on_device:
+                for p, state in zip(params, states, strict=True):
+                    _step_on_device(p, p.grad, state, group)
+                continue
             (adamw if group["decoupled_weight_decay"] else adam)(
                 params,
                 [p.grad for p in params],
@@ -147,6 +157,24 @@ class AdamW(Adam):
         super().__setstate__(state)
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True
+
+
+def _step_on_device(p, g, state, group):
+    """A parameter's step by operators of the device alone, its number too: what a CUDA graph can repeat."""
+    beta1, beta2, lr, step = *group["betas"], group["lr"], state["step"]
+    g = -g if group["maximize"] else g
+    step += 1
+    if group["weight_decay"] and group["decoupled_weight_decay"]:
+        p.mul_(1 - lr * group["weight_decay"])
+    elif group["weight_decay"]:
+        g = g.add(p, alpha=group["weight_decay"])
+    mean, square = state["exp_avg"], state["exp_avg_sq"]
+    mean.lerp_(g, 1 - beta1)
+    square.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+    if group["amsgrad"]:
+        square = state["max_exp_avg_sq"].copy_(_C.maximum(state["max_exp_avg_sq"], square))
+    size = -lr / (1 - beta1**step)
+    p.addcdiv_(mean, (square.sqrt() / ((1 - beta2**step).sqrt() * size)).add_(group["eps"] / size))
 
 
 def _step(operator, params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, options):

@@ -10,6 +10,8 @@ __all__ = ["Adamax"]
 class Adamax(PerParameter):
     """Adam with the largest decayed gradient in place of the mean square (Kingma and Ba, 2015, section 7)."""
 
+    _counts_on_host = True
+
     def __init__(
         self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None, *, maximize=False,
         differentiable=False, capturable=False,

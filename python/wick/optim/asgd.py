@@ -10,6 +10,8 @@ __all__ = ["ASGD"]
 class ASGD(PerParameter):
     """SGD with a falling rate that averages the parameters, in state["ax"] (Polyak and Juditsky, 1992)."""
 
+    _counts_on_host = True
+
     def __init__(
         self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, foreach=None, maximize=False,
         differentiable=False, capturable=False,

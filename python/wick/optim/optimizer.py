@@ -228,6 +228,20 @@ class Optimizer:
             return type(value)(self._cast(parameter, v, number, saved_groups) for v in value)
         return value
 
+    def _check_capture(self):
+        """A graph repeats the numbers of the step that it captures, such as how many there were."""
+        if _C._is_compiling() or not _C._cuda_is_capturing():
+            return
+        name = type(self).__name__
+        if not all(group.get("capturable", True) for group in self.param_groups):
+            raise RuntimeError(
+                f"Attempting CUDA graph capture of step() for an instance of {name} but param_groups' capturable is False."
+            )
+        if self._counts_on_host:
+            raise NotImplementedError(f"{name}: steps with capturable=True cannot be captured into a CUDA graph yet")
+
+    _counts_on_host = False  # a step's number decides what it does, and is the host's
+
     # ---- parameters ----
 
     def zero_grad(self, set_to_none=True):

@@ -11,6 +11,8 @@ __all__ = ["RAdam"]
 class RAdam(PerParameter):
     """Adam whose first steps, while the mean square is uncertain, are plain momentum (Liu et al., 2020)."""
 
+    _counts_on_host = True
+
     def __init__(
         self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False, *,
         foreach=None, maximize=False, capturable=False, differentiable=False,

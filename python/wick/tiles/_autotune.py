@@ -56,29 +56,34 @@ class Autotuner(KernelInterface):
             for name, value in saved.items():
                 named[name].copy_(value)
 
+    def _tune(self, key, args, kwargs, named):
+        """Measures the configurations for a key that is new."""
+        configs = self.configs
+        if self.early_prune:
+            configs = self.early_prune(configs, named, **kwargs) or configs
+        times = [(self._time(c, args, kwargs, named), i) for i, c in enumerate(configs)]
+        if min(times)[0] == float("inf"):
+            raise AutotunerError(f"no configuration of {self.__name__} runs")
+        self.cache[key] = configs[min(times)[1]]
+        for name in self.reset_to_zero:
+            named[name].zero_()
+
+    _tune._wick_disable = True  # ends a graph: kernels run to be measured
+
     def run(self, *args, **kwargs):
         named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
-        configs = self.configs
-        if len(configs) > 1:
+        if len(self.configs) > 1:
             key = self._key(named)
             if key not in self.cache:
-                if self.early_prune:
-                    configs = self.early_prune(configs, named, **kwargs) or configs
-                times = [(self._time(c, args, kwargs, named), i) for i, c in enumerate(configs)]
-                if min(times)[0] == float("inf"):
-                    raise AutotunerError(f"no configuration of {self.__name__} runs")
-                self.cache[key] = configs[min(times)[1]]
-                for name in self.reset_to_zero:
-                    named[name].zero_()
+                self._tune(key, args, kwargs, named)
             config = self.cache[key]
         else:
-            config = configs[0]
-        self.best_config = config
+            config = self.configs[0]
+        if self.best_config is not config:
+            self.best_config = config
         if config.pre_hook:
             config.pre_hook({**named, **config.all_kwargs()})
         return self.fn.run(*args, **kwargs, **config.all_kwargs())
-
-    run._wick_disable = True
 
 
 class Heuristics(KernelInterface):
@@ -92,8 +97,6 @@ class Heuristics(KernelInterface):
         for name, value in self.values.items():
             kwargs[name] = named[name] = value(named)
         return self.fn.run(*args, **kwargs)
-
-    run._wick_disable = True
 
 
 def autotune(configs, key, **options):

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import wick
 from wick import _C
 
+from . import _nodes
 from . import language as tl
 from ._walk import Walker
 from .errors import CompilationError, OutOfResources
@@ -62,6 +63,7 @@ class CompiledKernel(KernelInterface):
 
     def __init__(self, function, kernel, parameters, warps):
         self.function, self.kernel, self._parameters, self.name = function, kernel, parameters, function.__name__
+        self._operator = self._has_operator = None
         self.metadata = SimpleNamespace(name=self.name, num_warps=warps, shared=0, num_ctas=1)
 
     @property
@@ -86,18 +88,45 @@ class CompiledKernel(KernelInterface):
         for name in self._parameters:
             value = named[name]
             values += value.parts() if isinstance(value, TensorDescriptor) else [value]
+        grid = (*grid, 1, 1)[:3]
+        if not _C._is_tracing():
+            self._launch(grid, values)
+        elif (operator := self._node()) is not None and self._may_be_copies(values):
+            operator(*values, *grid)
+        else:
+            self._launch_apart(grid, values)
+
+    def _may_be_copies(self, values):
+        """Whether a graph may give the kernel other memory with the same values."""
+        written = self._operator.written
+        others = [v for n, v in enumerate(values) if n not in written and isinstance(v, wick.Tensor)]
+        return _C._tiles_are_apart(len(written), *[values[n] for n in written], *others)
+
+    def _launch(self, grid, values):
         try:
-            self.kernel.launch((*grid, 1, 1)[:3], values)
+            self.kernel.launch(grid, values)
         except NotImplementedError as error:
             if str(error).startswith("out of resource"):
                 raise OutOfResources(str(error)) from None
             raise
 
+    def _launch_apart(self, grid, values):
+        self._launch(grid, values)
+
+    _launch_apart._wick_disable = True  # ends the graph
+
+    def _node(self):
+        """The operator that a graph has for a launch; None: it cannot have one."""
+        if self._has_operator is None:
+            self._operator = _nodes.operator_of(self)
+            self._has_operator = self._operator is not None
+        return self._operator
+
+    _node._dynamo_marked_constant = True
+
     def run(self, *args, grid, warmup=False, **kwargs):
         named, _ = self.function._bind(args, kwargs)
         self.launch(grid, named)
-
-    run._wick_disable = True
 
 
 class JITFunction(KernelInterface):
@@ -189,7 +218,7 @@ class JITFunction(KernelInterface):
                 parameters.append(name)
         return tuple(key), parameters
 
-    def _build(self, key, named, warps):
+    def _build(self, key, warps):
         builder = _C._TileBuilder(tl.tensor)
         names = {}
         for name, kind in zip(self.arg_names, key, strict=True):
@@ -216,16 +245,18 @@ class JITFunction(KernelInterface):
     def run(self, *args, grid, warmup=False, **kwargs):
         named, options = self._bind(args, kwargs)
         key, parameters = self._specialise(named)
-        warps = options.get("num_warps", _OPTIONS["num_warps"])
-        kernel = self._kernels.get((key, warps))
-        if kernel is None:
-            kernel = CompiledKernel(self, self._build(key, named, warps), parameters, warps)
-            self._kernels[key, warps] = kernel
+        kernel = self._kernel_of(key, tuple(parameters), options.get("num_warps", _OPTIONS["num_warps"]))
         if not warmup:
             kernel.launch(grid, named)
         return kernel
 
-    run._wick_disable = True  # a launch in compiled code ends its graph
+    def _kernel_of(self, key, parameters, warps):
+        kernel = self._kernels.get((key, warps))
+        if kernel is None:
+            kernel = self._kernels[key, warps] = CompiledKernel(self, self._build(key, warps), parameters, warps)
+        return kernel
+
+    _kernel_of._dynamo_marked_constant = True
 
     def warmup(self, *args, grid, **kwargs):
         return self.run(*args, grid=grid, warmup=True, **kwargs)

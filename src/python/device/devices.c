@@ -370,6 +370,10 @@ static PyObject *stream_device(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return wk__device_object(wk__state_of_type(Py_TYPE(self)), stream_of(self)->device);
 }
+static PyObject *stream_is_capturing(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  return PyBool_FromLong(stream_of(self)->captured);
+}
 static PyObject *stream_handle(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return PyLong_FromVoidPtr(wk__cuda_stream_handle(stream_of(self)));
@@ -390,6 +394,7 @@ static PyObject *stream_compare(PyObject *self, PyObject *other, int op) {  // -
 static PyMethodDef stream_methods[] = {
     {"_make_current", stream_make_current, METH_NOARGS, "Later work of this thread goes to it."},
     {"synchronize", stream_synchronize, METH_NOARGS, "Waits for all work given so far."},
+    {"is_capturing", stream_is_capturing, METH_NOARGS, "Whether its work is captured into a graph."},
     {"_note_use", stream_note_use, METH_O, "The tensor's memory is not given out again before this stream's work."},
     {0}};
 static PyGetSetDef stream_getset[] = {{"device", stream_device, NULL, "Whose it is.", NULL},

@@ -174,7 +174,7 @@ static PyType_Spec graph_spec = {.name = "wick._C._CUDAGraph",
 
 static PyObject *is_capturing(PyObject *module, PyObject *unused) {  // -> new
   (void)unused;
-  if (!wk__cuda_device_type.count(false)) Py_RETURN_FALSE;
+  if (!wk__cuda_captures()) Py_RETURN_FALSE;
   const wk__stream *stream = wk__stream_find((wk_device){WK_CUDA, (int8_t)wk__device_current(WK_CUDA)});
   return stream ? PyBool_FromLong(stream->captured) : wk__raise(wk__state_of_module(module));
 }

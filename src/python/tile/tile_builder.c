@@ -1,4 +1,4 @@
-/* wick._C._TileBuilder, _TileValue, _TileKernel: the tile IR for wick/tiles/, whose walk over a function's syntax calls
+/* wick._C._TileBuilder and _TileValue: the tile IR for wick/tiles/, whose walk over a function's syntax calls
  * a method here for every operation.
  *
  * In: values of the same builder, and Python's numbers. Out: values, of the class that the builder was made with. Rules
@@ -6,32 +6,20 @@
  * builder, a builder its kernel until `finish` hands it over. Tests: tests/python/test_tiles.py. */
 #include "dynamo/cpython/gil.h"
 #include "python/data/interop.h"
-#include "tile/tile.h"
-
-typedef struct builder {
-  PyObject_HEAD wk__state *state;
-  PyTypeObject *value_type; /* owned */
-  wk__tile_kernel *kernel;  /* owned; NULL: finished */
-  wk__tile_builder b;
-} builder;
+#include "python/tile/tiles.h"
 
 typedef struct value {
-  PyObject_HEAD builder *builder; /* owned */
+  PyObject_HEAD wk__tile_building *builder; /* owned */
   wk__tile id;
 } value;
 
-typedef struct kernel_object {
-  PyObject_HEAD wk__state *state;
-  wk__tile_kernel *kernel; /* owned */
-} kernel_object;
-
 /* ---- values ---- */
 
-static PyObject *wrap(builder *b, wk__tile id) {  // -> new
+static PyObject *wrap(wk__tile_building *b, wk__tile id) {  // -> new
   if (b->b.status != WK_OK) return wk__raise(b->state);
   value *v = (value *)b->value_type->tp_alloc(b->value_type, 0);
   if (!v) return NULL;
-  v->builder = (builder *)Py_NewRef((PyObject *)b);
+  v->builder = (wk__tile_building *)Py_NewRef((PyObject *)b);
   v->id = id;
   return (PyObject *)v;
 }
@@ -95,14 +83,14 @@ static PyType_Spec value_spec = {.name = "wick._C._TileValue",
 
 /* ---- arguments ---- */
 
-static builder *ready(PyObject *self) {
-  builder *b = (builder *)self;
+wk__tile_building *wk__tiles_ready(PyObject *self) {
+  wk__tile_building *b = (wk__tile_building *)self;
   if (b->kernel && b->b.status == WK_OK) return b;
   PyErr_SetString(PyExc_RuntimeError, "the kernel is finished, or an error has ended it");
   return NULL;
 }
 
-static int scalar_from(PyObject *o, wk__scalar *out) {
+int wk__tile_scalar_from(PyObject *o, wk__scalar *out) {
   if (PyBool_Check(o)) {
     *out = (wk__scalar){.category = WK__BOOL_KIND, .i = o == Py_True};
   } else if (PyFloat_Check(o)) {
@@ -122,7 +110,7 @@ static int scalar_from(PyObject *o, wk__scalar *out) {
   return 0;
 }
 
-static wk__tile id_of(builder *b, PyObject *o) { /* 0: it is none of the builder's values */
+static wk__tile id_of(wk__tile_building *b, PyObject *o) { /* 0: it is none of the builder's values */
   if (!PyObject_TypeCheck(o, b->value_type)) return 0;
   value *v = (value *)o;
   if (v->builder == b) return v->id;
@@ -130,19 +118,19 @@ static wk__tile id_of(builder *b, PyObject *o) { /* 0: it is none of the builder
 }
 
 /* None gives 0. */
-static int operand(builder *b, PyObject *o, wk__tile *out, bool *out_number) {
+static int operand(wk__tile_building *b, PyObject *o, wk__tile *out, bool *out_number) {
   wk__scalar number;
   *out = 0;
   if (out_number) *out_number = false;
   if (o == Py_None || (*out = id_of(b, o))) return 0;
   if (PyObject_TypeCheck(o, b->value_type)) return PyErr_Format(PyExc_ValueError, "a value of another kernel"), -1;
-  if (scalar_from(o, &number) < 0) return -1;
+  if (wk__tile_scalar_from(o, &number) < 0) return -1;
   *out = wk__tile_number(&b->b, number);
   if (out_number) *out_number = true;
   return 0;
 }
 
-static int needed(builder *b, PyObject *o, wk__tile *out) {
+int wk__tiles_needed(wk__tile_building *b, PyObject *o, wk__tile *out) {
   if (operand(b, o, out, NULL) < 0) return -1;
   if (o != Py_None) return 0;
   PyErr_SetString(PyExc_TypeError, "cannot convert None of type NoneType to tensor");
@@ -150,17 +138,17 @@ static int needed(builder *b, PyObject *o, wk__tile *out) {
 }
 
 /* A number beside a double is a double, as it is written. */
-static int pair(builder *b, PyObject *first, PyObject *second, wk__tile *x, wk__tile *y, int *out_weak) {
+static int pair(wk__tile_building *b, PyObject *first, PyObject *second, wk__tile *x, wk__tile *y, int *out_weak) {
   bool x_number, y_number;
   wk__scalar number;
-  if (first == Py_None || second == Py_None) return needed(b, Py_None, x);
+  if (first == Py_None || second == Py_None) return wk__tiles_needed(b, Py_None, x);
   if (operand(b, first, x, &x_number) < 0 || operand(b, second, y, &y_number) < 0) return -1;
   *out_weak = x_number + 2 * y_number;
   for (int turn = 0; turn < 2 && b->b.status == WK_OK; turn++) {
     PyObject *o = turn ? second : first;
     wk__tile other = turn ? *x : *y;
     if (!PyFloat_Check(o) || b->kernel->instrs[other].type.dtype != WK_FLOAT64) continue;
-    if (scalar_from(o, &number) < 0) return -1;
+    if (wk__tile_scalar_from(o, &number) < 0) return -1;
     *(turn ? y : x) = wk__tile_constant(&b->b, number, WK_FLOAT64);
   }
   return 0;
@@ -191,30 +179,18 @@ static int sizes_from(PyObject *o, int64_t *out) {
 }
 
 /* A list of values and numbers; -1 with an exception. *out is for PyMem_Free. */
-static Py_ssize_t values_from(builder *b, PyObject *list, wk__tile **out) {
+Py_ssize_t wk__tiles_values_from(wk__tile_building *b, PyObject *list, wk__tile **out) {
   *out = NULL;
   if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "a list of values"), -1;
   Py_ssize_t n = PyList_GET_SIZE(list);
   *out = PyMem_Calloc((size_t)n + 1, sizeof **out);
   if (!*out) return PyErr_NoMemory(), -1;
   for (Py_ssize_t i = 0; i < n; i++)
-    if (needed(b, PyList_GET_ITEM(list, i), &(*out)[i]) < 0) return -1;
+    if (wk__tiles_needed(b, PyList_GET_ITEM(list, i), &(*out)[i]) < 0) return -1;
   return n;
 }
 
-static const char **names_from(PyObject *list, Py_ssize_t n) { /* for PyMem_Free; NULL with an exception */
-  if (!PyList_Check(list) || PyList_GET_SIZE(list) != n)
-    return PyErr_Format(PyExc_TypeError, "a name for each value"), NULL;
-  const char **names = PyMem_Calloc((size_t)n + 1, sizeof *names);
-  for (Py_ssize_t i = 0; names && i < n; i++)
-    if (!(names[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(list, i)))) {
-      PyMem_Free((void *)names);
-      return NULL;
-    }
-  return names;
-}
-
-static PyObject *list_of(builder *b, const wk__tile *ids, Py_ssize_t n) {  // -> new
+PyObject *wk__tiles_list_of(wk__tile_building *b, const wk__tile *ids, Py_ssize_t n) {  // -> new
   if (b->b.status != WK_OK) return wk__raise(b->state);
   PyObject *list = PyList_New(n);
   for (Py_ssize_t i = 0; list && i < n; i++) {
@@ -227,15 +203,11 @@ static PyObject *list_of(builder *b, const wk__tile *ids, Py_ssize_t n) {  // ->
   return list;
 }
 
-static PyObject *none_or_raise(builder *b) {  // -> new
+PyObject *wk__tiles_none_or_raise(wk__tile_building *b) {  // -> new
   return b->b.status == WK_OK ? Py_NewRef(Py_None) : wk__raise(b->state);
 }
 
 /* ---- methods: values ---- */
-
-#define READY(self)         \
-  builder *b = ready(self); \
-  if (!b) return NULL
 
 static PyObject *make_parameter(PyObject *self, PyObject *args) {  // -> new
   READY(self);
@@ -254,7 +226,8 @@ static PyObject *make_constant(PyObject *self, PyObject *args) {  // -> new
   wk__scalar scalar;
   int64_t shape[WK__TILE_DIMS];
   wk_dtype dtype;
-  if (!PyArg_ParseTuple(args, "OOO:constant", &number, &name, &sizes) || scalar_from(number, &scalar) < 0) return NULL;
+  if (!PyArg_ParseTuple(args, "OOO:constant", &number, &name, &sizes) || wk__tile_scalar_from(number, &scalar) < 0)
+    return NULL;
   int ndim = sizes_from(sizes, shape);
   if (ndim < 0) return NULL;
   wk__tile v;
@@ -289,7 +262,7 @@ static PyObject *make_unary(PyObject *self, PyObject *args) {  // -> new
   const char *name;
   PyObject *o;
   wk__tile x;
-  if (!PyArg_ParseTuple(args, "sO:unary", &name, &o) || needed(b, o, &x) < 0) return NULL;
+  if (!PyArg_ParseTuple(args, "sO:unary", &name, &o) || wk__tiles_needed(b, o, &x) < 0) return NULL;
   return wrap(b, wk__tile_unary(&b->b, name, x));
 }
 static PyObject *make_binary(PyObject *self, PyObject *args) {  // -> new
@@ -308,7 +281,7 @@ static PyObject *make_where(PyObject *self, PyObject *args) {  // -> new
   wk__tile c, x, y;
   int weak;
   if (!PyArg_ParseTuple(args, "OOO:where", &condition, &first, &second)) return NULL;
-  if (needed(b, condition, &c) < 0 || pair(b, first, second, &x, &y, &weak) < 0) return NULL;
+  if (wk__tiles_needed(b, condition, &c) < 0 || pair(b, first, second, &x, &y, &weak) < 0) return NULL;
   return wrap(b, wk__tile_where(&b->b, c, x, y, weak));
 }
 static PyObject *make_fma(PyObject *self, PyObject *args) {  // -> new
@@ -316,7 +289,8 @@ static PyObject *make_fma(PyObject *self, PyObject *args) {  // -> new
   PyObject *o[3];
   wk__tile x, y, z;
   if (!PyArg_ParseTuple(args, "OOO:fma", &o[0], &o[1], &o[2])) return NULL;
-  if (needed(b, o[0], &x) < 0 || needed(b, o[1], &y) < 0 || needed(b, o[2], &z) < 0) return NULL;
+  if (wk__tiles_needed(b, o[0], &x) < 0 || wk__tiles_needed(b, o[1], &y) < 0 || wk__tiles_needed(b, o[2], &z) < 0)
+    return NULL;
   return wrap(b, wk__tile_fma(&b->b, x, y, z));
 }
 /* cast(x, dtype, how): how is "value", "bits" or "pointer" */
@@ -326,7 +300,8 @@ static PyObject *make_cast(PyObject *self, PyObject *args) {  // -> new
   const char *how;
   wk__tile x;
   wk_dtype dtype;
-  if (!PyArg_ParseTuple(args, "OOs:cast", &o, &name, &how) || dtype_from(name, &dtype) < 0 || needed(b, o, &x) < 0)
+  if (!PyArg_ParseTuple(args, "OOs:cast", &o, &name, &how) || dtype_from(name, &dtype) < 0 ||
+      wk__tiles_needed(b, o, &x) < 0)
     return NULL;
   return wrap(b, how[0] == 'p'   ? wk__tile_cast_pointer(&b->b, x, dtype)
                  : how[0] == 'b' ? wk__tile_bits(&b->b, x, dtype)
@@ -337,7 +312,7 @@ static PyObject *make_shaped(PyObject *self, PyObject *args, bool view) {  // ->
   PyObject *o, *sizes;
   wk__tile x;
   int64_t shape[WK__TILE_DIMS];
-  if (!PyArg_ParseTuple(args, "OO", &o, &sizes) || needed(b, o, &x) < 0) return NULL;
+  if (!PyArg_ParseTuple(args, "OO", &o, &sizes) || wk__tiles_needed(b, o, &x) < 0) return NULL;
   int ndim = sizes_from(sizes, shape);
   if (ndim < 0) return NULL;
   return wrap(b, view ? wk__tile_view(&b->b, x, ndim, shape) : wk__tile_broadcast(&b->b, x, ndim, shape));
@@ -352,14 +327,14 @@ static PyObject *make_broadcast_pair(PyObject *self, PyObject *args) {          
   if (!PyArg_ParseTuple(args, "OO:broadcast_pair", &first, &second)) return NULL;
   if (pair(b, first, second, &ids[0], &ids[1], &weak) < 0) return NULL;
   (void)wk__tile_broadcast_pair(&b->b, &ids[0], &ids[1]);
-  return list_of(b, ids, 2);
+  return wk__tiles_list_of(b, ids, 2);
 }
 static PyObject *make_expand_dims(PyObject *self, PyObject *args) {  // -> new
   READY(self);
   PyObject *o;
   int axis;
   wk__tile x;
-  if (!PyArg_ParseTuple(args, "Oi:expand_dims", &o, &axis) || needed(b, o, &x) < 0) return NULL;
+  if (!PyArg_ParseTuple(args, "Oi:expand_dims", &o, &axis) || wk__tiles_needed(b, o, &x) < 0) return NULL;
   return wrap(b, wk__tile_expand_dims(&b->b, x, axis));
 }
 static PyObject *make_permute(PyObject *self, PyObject *args) {  // -> new
@@ -368,7 +343,7 @@ static PyObject *make_permute(PyObject *self, PyObject *args) {  // -> new
   wk__tile x;
   int64_t given[WK__TILE_DIMS];
   int dims[WK__TILE_DIMS];
-  if (!PyArg_ParseTuple(args, "OO:permute", &o, &list) || needed(b, o, &x) < 0) return NULL;
+  if (!PyArg_ParseTuple(args, "OO:permute", &o, &list) || wk__tiles_needed(b, o, &x) < 0) return NULL;
   int ndim = sizes_from(list, given);
   for (int d = 0; d < ndim; d++) dims[d] = given[d] < 0 || given[d] > 9 ? -1 : (int)given[d];
   return ndim < 0 ? NULL : wrap(b, wk__tile_permute(&b->b, x, ndim, dims));
@@ -379,7 +354,7 @@ static PyObject *make_reduce(PyObject *self, PyObject *args) {  // -> new
   PyObject *o;
   int axis, keep;
   wk__tile x;
-  if (!PyArg_ParseTuple(args, "sOip:reduce", &name, &o, &axis, &keep) || needed(b, o, &x) < 0) return NULL;
+  if (!PyArg_ParseTuple(args, "sOip:reduce", &name, &o, &axis, &keep) || wk__tiles_needed(b, o, &x) < 0) return NULL;
   return wrap(b, wk__tile_reduce(&b->b, name, x, axis, keep));
 }
 static PyObject *make_scan(PyObject *self, PyObject *args) {  // -> new
@@ -388,7 +363,7 @@ static PyObject *make_scan(PyObject *self, PyObject *args) {  // -> new
   PyObject *o;
   int axis, reverse;
   wk__tile x;
-  if (!PyArg_ParseTuple(args, "sOip:scan", &name, &o, &axis, &reverse) || needed(b, o, &x) < 0) return NULL;
+  if (!PyArg_ParseTuple(args, "sOip:scan", &name, &o, &axis, &reverse) || wk__tiles_needed(b, o, &x) < 0) return NULL;
   return wrap(b, wk__tile_scan(&b->b, name, x, axis, reverse));
 }
 /* dot(a, b, sum or None, dtype or None) */
@@ -398,7 +373,8 @@ static PyObject *make_dot(PyObject *self, PyObject *args) {  // -> new
   wk__tile x, y, sum;
   wk_dtype dtype = WK_DTYPE_NONE;
   if (!PyArg_ParseTuple(args, "OOOO:dot", &o[0], &o[1], &o[2], &name)) return NULL;
-  if (needed(b, o[0], &x) < 0 || needed(b, o[1], &y) < 0 || operand(b, o[2], &sum, NULL) < 0) return NULL;
+  if (wk__tiles_needed(b, o[0], &x) < 0 || wk__tiles_needed(b, o[1], &y) < 0 || operand(b, o[2], &sum, NULL) < 0)
+    return NULL;
   if (name != Py_None && dtype_from(name, &dtype) < 0) return NULL;
   return wrap(b, wk__tile_dot(&b->b, x, y, sum, dtype));
 }
@@ -408,7 +384,7 @@ static PyObject *make_philox(PyObject *self, PyObject *args) {  // -> new
   int word;
   wk__tile seed, offset;
   if (!PyArg_ParseTuple(args, "OOi:philox", &first, &second, &word)) return NULL;
-  if (needed(b, first, &seed) < 0 || needed(b, second, &offset) < 0) return NULL;
+  if (wk__tiles_needed(b, first, &seed) < 0 || wk__tiles_needed(b, second, &offset) < 0) return NULL;
   return wrap(b, wk__tile_philox(&b->b, seed, offset, word));
 }
 
@@ -419,7 +395,8 @@ static PyObject *make_load(PyObject *self, PyObject *args) {  // -> new
   PyObject *o[3];
   wk__tile pointer, mask, other;
   if (!PyArg_ParseTuple(args, "OOO:load", &o[0], &o[1], &o[2])) return NULL;
-  if (needed(b, o[0], &pointer) < 0 || operand(b, o[1], &mask, NULL) < 0 || operand(b, o[2], &other, NULL) < 0)
+  if (wk__tiles_needed(b, o[0], &pointer) < 0 || operand(b, o[1], &mask, NULL) < 0 ||
+      operand(b, o[2], &other, NULL) < 0)
     return NULL;
   return wrap(b, wk__tile_load(&b->b, pointer, mask, other));
 }
@@ -428,9 +405,11 @@ static PyObject *make_store(PyObject *self, PyObject *args) {  // -> new
   PyObject *o[3];
   wk__tile pointer, stored, mask;
   if (!PyArg_ParseTuple(args, "OOO:store", &o[0], &o[1], &o[2])) return NULL;
-  if (needed(b, o[0], &pointer) < 0 || needed(b, o[1], &stored) < 0 || operand(b, o[2], &mask, NULL) < 0) return NULL;
+  if (wk__tiles_needed(b, o[0], &pointer) < 0 || wk__tiles_needed(b, o[1], &stored) < 0 ||
+      operand(b, o[2], &mask, NULL) < 0)
+    return NULL;
   wk__tile_store(&b->b, pointer, stored, mask);
-  return none_or_raise(b);
+  return wk__tiles_none_or_raise(b);
 }
 /* atomic(name, pointer, value, mask or None, compared or None) */
 static PyObject *make_atomic(PyObject *self, PyObject *args) {  // -> new
@@ -442,7 +421,7 @@ static PyObject *make_atomic(PyObject *self, PyObject *args) {  // -> new
   if (!PyArg_ParseTuple(args, "sOOOO:atomic", &name, &o[0], &o[1], &o[2], &o[3])) return NULL;
   while (how < WK__TILE_ATOMICS && strcmp(wk__tile_atomics[how], name) != 0) how++;
   if (how == WK__TILE_ATOMICS) return PyErr_Format(PyExc_ValueError, "there is no atomic '%s'", name);
-  if (needed(b, o[0], &x[0]) < 0 || needed(b, o[1], &x[1]) < 0) return NULL;
+  if (wk__tiles_needed(b, o[0], &x[0]) < 0 || wk__tiles_needed(b, o[1], &x[1]) < 0) return NULL;
   if (operand(b, o[2], &x[2], NULL) < 0 || operand(b, o[3], &x[3], NULL) < 0) return NULL;
   return wrap(b, wk__tile_atomic_op(&b->b, (wk__tile_atomic)how, x[0], x[1], x[2], x[3]));
 }
@@ -450,111 +429,7 @@ static PyObject *make_barrier(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   READY(self);
   wk__tile_barrier(&b->b);
-  return none_or_raise(b);
-}
-
-/* ---- methods: regions ---- */
-
-/* for_begin(from, to, step, values) -> [index, *what the names are inside] */
-static PyObject *for_begin(PyObject *self, PyObject *args) {  // -> new
-  READY(self);
-  PyObject *from, *to, *list, *result = NULL;
-  long long step;
-  wk__tile first, last, *values;
-  if (!PyArg_ParseTuple(args, "OOLO:for_begin", &from, &to, &step, &list)) return NULL;
-  if (needed(b, from, &first) < 0 || needed(b, to, &last) < 0) return NULL;
-  Py_ssize_t n = values_from(b, list, &values);
-  wk__tile *out = n < 0 ? NULL : PyMem_Calloc((size_t)n + 1, sizeof *out);
-  if (out) {
-    out[0] = wk__tile_for_begin(&b->b, first, last, step, (int)n, values, out + 1);
-    result = list_of(b, out, n + 1);
-  }
-  PyMem_Free(values);
-  PyMem_Free(out);
-  return result;
-}
-static PyObject *while_begin(PyObject *self, PyObject *list) {  // -> new
-  READY(self);
-  PyObject *result = NULL;
-  wk__tile *values;
-  Py_ssize_t n = values_from(b, list, &values);
-  wk__tile *out = n < 0 ? NULL : PyMem_Calloc((size_t)n + 1, sizeof *out);
-  if (out) {
-    wk__tile_while_begin(&b->b, (int)n, values, out);
-    result = list_of(b, out, n);
-  }
-  PyMem_Free(values);
-  PyMem_Free(out);
-  return result;
-}
-static PyObject *while_test(PyObject *self, PyObject *o) {  // -> new
-  READY(self);
-  wk__tile condition;
-  if (needed(b, o, &condition) < 0) return NULL;
-  wk__tile_while_test(&b->b, condition);
-  return none_or_raise(b);
-}
-static PyObject *loop_end(PyObject *self, PyObject *args) {  // -> new
-  READY(self);
-  PyObject *list, *names;
-  wk__tile *values;
-  if (!PyArg_ParseTuple(args, "OO:loop_end", &list, &names)) return NULL;
-  Py_ssize_t n = values_from(b, list, &values);
-  const char **words = n < 0 ? NULL : names_from(names, n);
-  bool fits = words && b->b.depth && b->b.regions[b->b.depth - 1].count == n;
-  if (words && !fits) PyErr_SetString(PyExc_ValueError, "loop_end(): values of another loop");
-  if (fits) wk__tile_loop_end(&b->b, values, words);
-  PyMem_Free(values);
-  PyMem_Free((void *)words);
-  return fits ? none_or_raise(b) : NULL;
-}
-static PyObject *if_begin(PyObject *self, PyObject *o) {  // -> new
-  READY(self);
-  wk__tile condition;
-  if (needed(b, o, &condition) < 0) return NULL;
-  wk__tile_if_begin(&b->b, condition);
-  return none_or_raise(b);
-}
-static PyObject *if_else(PyObject *self, PyObject *unused) {  // -> new
-  (void)unused;
-  READY(self);
-  wk__tile_if_else(&b->b);
-  return none_or_raise(b);
-}
-/* constants_in(values): numbers as values, made here: for a branch that gives a name a number */
-static PyObject *make_values(PyObject *self, PyObject *list) {  // -> new
-  READY(self);
-  wk__tile *values;
-  Py_ssize_t n = values_from(b, list, &values);
-  PyObject *result = n < 0 ? NULL : list_of(b, values, n);
-  PyMem_Free(values);
-  return result;
-}
-/* if_end(at the end of then, of else, names) -> what they are behind */
-static PyObject *if_end(PyObject *self, PyObject *args) {  // -> new
-  READY(self);
-  PyObject *then_list, *else_list, *names, *result = NULL;
-  wk__tile *first = NULL, *second = NULL, *out = NULL;
-  const char **words = NULL;
-  if (!PyArg_ParseTuple(args, "OOO:if_end", &then_list, &else_list, &names)) return NULL;
-  Py_ssize_t n = values_from(b, then_list, &first), m = n < 0 ? -1 : values_from(b, else_list, &second);
-  if (m >= 0 && n == m) words = names_from(names, n);
-  if (words && (out = PyMem_Calloc((size_t)n + 1, sizeof *out))) {
-    wk__tile_if_end(&b->b, (int)n, first, second, words, out);
-    result = list_of(b, out, n);
-  }
-  if (!result && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "if_end(): as many values in both branches");
-  PyMem_Free(first);
-  PyMem_Free(second);
-  PyMem_Free(out);
-  PyMem_Free((void *)words);
-  return result;
-}
-static PyObject *make_return(PyObject *self, PyObject *unused) {  // -> new
-  (void)unused;
-  READY(self);
-  wk__tile_return(&b->b);
-  return none_or_raise(b);
+  return wk__tiles_none_or_raise(b);
 }
 
 /* ---- the builder ---- */
@@ -568,7 +443,7 @@ static PyObject *finish(PyObject *self, PyObject *args) {  // -> new
   if (wk__tile_finish(&b->b, name, warps) != WK_OK) return wk__raise(b->state);
   PyObject *type = PyObject_GetAttrString(b->state->module, "_TileKernel");
   if (!type) return NULL;
-  kernel_object *k = (kernel_object *)((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 0);
+  wk__tile_kernel_object *k = (wk__tile_kernel_object *)((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 0);
   Py_DECREF(type);
   if (!k) return NULL;
   k->state = b->state, k->kernel = b->kernel;
@@ -580,7 +455,7 @@ static int set_line(PyObject *self, PyObject *line, void *unused) {
   (void)unused;
   long number = line ? PyLong_AsLong(line) : 0;
   if (number == -1 && PyErr_Occurred()) return -1;
-  ((builder *)self)->b.line = (int32_t)number;
+  ((wk__tile_building *)self)->b.line = (int32_t)number;
   return 0;
 }
 
@@ -593,7 +468,7 @@ static PyObject *builder_new(PyTypeObject *type, PyObject *args, PyObject *keywo
   int fits = PyObject_IsSubclass(value_type, base);
   Py_DECREF(base);
   if (fits <= 0) return fits < 0 ? NULL : PyErr_Format(PyExc_TypeError, "a subclass of _TileValue");
-  builder *b = (builder *)type->tp_alloc(type, 0);
+  wk__tile_building *b = (wk__tile_building *)type->tp_alloc(type, 0);
   if (!b) return NULL;
   b->state = state;
   b->value_type = (PyTypeObject *)Py_NewRef(value_type);
@@ -607,7 +482,7 @@ static PyObject *builder_new(PyTypeObject *type, PyObject *args, PyObject *keywo
 }
 
 static void builder_dealloc(PyObject *self) {
-  builder *b = (builder *)self;
+  wk__tile_building *b = (wk__tile_building *)self;
   PyTypeObject *type = Py_TYPE(self);
   wk__tile_builder_release(&b->b);
   wk__tile_release(b->kernel);
@@ -639,15 +514,15 @@ static PyMethodDef builder_methods[] = {{"parameter", make_parameter, METH_VARAR
                                         {"store", make_store, METH_VARARGS, NULL},
                                         {"atomic", make_atomic, METH_VARARGS, NULL},
                                         {"barrier", make_barrier, METH_NOARGS, NULL},
-                                        {"for_begin", for_begin, METH_VARARGS, NULL},
-                                        {"while_begin", while_begin, METH_O, NULL},
-                                        {"while_test", while_test, METH_O, NULL},
-                                        {"loop_end", loop_end, METH_VARARGS, NULL},
-                                        {"if_begin", if_begin, METH_O, NULL},
-                                        {"if_else", if_else, METH_NOARGS, NULL},
-                                        {"if_end", if_end, METH_VARARGS, NULL},
-                                        {"values", make_values, METH_O, NULL},
-                                        {"ret", make_return, METH_NOARGS, NULL},
+                                        {"for_begin", wk__tiles_for_begin, METH_VARARGS, NULL},
+                                        {"while_begin", wk__tiles_while_begin, METH_O, NULL},
+                                        {"while_test", wk__tiles_while_test, METH_O, NULL},
+                                        {"loop_end", wk__tiles_loop_end, METH_VARARGS, NULL},
+                                        {"if_begin", wk__tiles_if_begin, METH_O, NULL},
+                                        {"if_else", wk__tiles_if_else, METH_NOARGS, NULL},
+                                        {"if_end", wk__tiles_if_end, METH_VARARGS, NULL},
+                                        {"values", wk__tiles_make_values, METH_O, NULL},
+                                        {"ret", wk__tiles_make_return, METH_NOARGS, NULL},
                                         {"finish", finish, METH_VARARGS, NULL},
                                         {0}};
 static PyGetSetDef builder_getset[] = {{"line", NULL, set_line, "The source line of what is made next.", NULL}, {0}};
@@ -656,125 +531,22 @@ static PyType_Slot builder_slots[] = {{Py_tp_new, builder_new},
                                       {Py_tp_methods, builder_methods},
                                       {Py_tp_getset, builder_getset},
                                       {0, NULL}};
-static PyType_Spec builder_spec = {
-    .name = "wick._C._TileBuilder", .basicsize = sizeof(builder), .flags = Py_TPFLAGS_DEFAULT, .slots = builder_slots};
+static PyType_Spec builder_spec = {.name = "wick._C._TileBuilder",
+                                   .basicsize = sizeof(wk__tile_building),
+                                   .flags = Py_TPFLAGS_DEFAULT,
+                                   .slots = builder_slots};
 
-/* ---- kernels ---- */
-
-static void kernel_dealloc(PyObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  wk__tile_release(((kernel_object *)self)->kernel);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-static PyObject *kernel_text(PyObject *self, void *unused) {  // -> new
-  (void)unused;
-  wk__string s = {0};
-  wk__tile_print(&s, ((kernel_object *)self)->kernel);
-  char *text = wk__string_take(&s);
-  if (!text) return wk__raise(((kernel_object *)self)->state);
-  PyObject *result = PyUnicode_FromString(text);
-  wk__free(text);
-  return result;
-}
-
-static bool address_of(wk__state *state, PyObject *o, Py_ssize_t n, wk_device *device, int64_t *out) {
-  if (!wk__is_tensor(state, o)) {
-    PyErr_Format(PyExc_TypeError, "argument %zd of the kernel was a tensor when it was specialised, and is %s", n,
-                 Py_TYPE(o)->tp_name);
-    return false;
-  }
-  const wk_tensor *t = wk__tensor_of(o);
-  if (!t->storage || t->storage->trace || t->inner) {
-    PyErr_Format(PyExc_ValueError, "Pointer argument (at %zd) has no memory", n);
-    return false;
-  }
-  if (device->type == WK_META) *device = t->device;
-  if (!wk__device_equal(*device, t->device)) {
-    PyErr_Format(PyExc_ValueError, "Pointer argument (at %zd) lies on another device than the first one", n);
-    return false;
-  }
-  *out = (int64_t)(uintptr_t)wk__address(t);
-  return true;
-}
-
-static bool argument_of(wk__state *state, const wk__tile_type *type, PyObject *o, Py_ssize_t n, wk_device *device,
-                        int64_t *out) {
-  union {
-    double d;
-    int64_t i;
-  } bits = {.i = 0};
-  wk__scalar number;
-  if (type->pointer) return address_of(state, o, n, device, out);
-  if (scalar_from(o, &number) < 0) return false;
-  if (wk__dtype_category((wk_dtype)type->dtype) == WK__FLOAT_KIND)
-    bits.d = wk__scalar_double(number);
-  else
-    bits.i = wk__scalar_int(number);
-  *out = bits.i;
-  return true;
-}
-
-/* Ctrl-C while a kernel runs; its exception is set then. */
-static bool is_interrupted(void) {
-  wk__gil gil = wk__gil_hold();
-  bool yes = gil.alive && PyErr_CheckSignals() < 0;
-  wk__gil_drop(gil);
-  return yes;
-}
-
-/* launch(grid, arguments): a tuple of three, a list */
-static PyObject *kernel_launch(PyObject *self, PyObject *args) {  // -> new
-  const kernel_object *k = (const kernel_object *)self;
-  wk__tile_launch launch;
-  wk_device device = {WK_META, -1};
-  PyObject *list;
-  wk_status status;
-  if (!PyArg_ParseTuple(args, "(iii)O!:launch", &launch.grid[0], &launch.grid[1], &launch.grid[2], &PyList_Type, &list))
-    return NULL;
-  if (PyList_GET_SIZE(list) != k->kernel->parameters)
-    return PyErr_Format(PyExc_TypeError, "the kernel takes %d arguments, not %zd", k->kernel->parameters,
-                        PyList_GET_SIZE(list));
-  for (wk__tile v = 1; v < k->kernel->count; v++) {
-    const wk__tile_instr *i = &k->kernel->instrs[v];
-    if (i->op != WK__TILE_parameter) continue;
-    Py_ssize_t n = (Py_ssize_t)i->number.i;
-    if (!argument_of(k->state, &i->type, PyList_GET_ITEM(list, n), n, &device, &launch.args[n])) return NULL;
-  }
-  if (launch.grid[0] <= 0 || launch.grid[1] <= 0 || launch.grid[2] <= 0) Py_RETURN_NONE;
-  if (device.type == WK_META) device = WK__CPU_DEVICE;
-  const wk__device_type *type = wk__device_type_of(device);
-  wk__stream *stream = type ? wk__stream_of(device) : NULL;
-  if (!type || (!stream && device.type != WK_CPU)) return wk__raise(k->state);
-  if (!type->launch_tiles)
-    return PyErr_Format(PyExc_NotImplementedError, "tile kernels do not run on device %s",
-                        wk__device_type_name(device.type));
-  launch.is_interrupted = is_interrupted;
-  wk__gil_give();
-  status = type->launch_tiles(stream, k->kernel, &launch);
-  wk__gil_take_back();
-  if (status == WK_INTERRUPTED && PyErr_Occurred()) return NULL;
-  if (status != WK_OK) return wk__raise(k->state);
-  Py_RETURN_NONE;
-}
-
-static PyMethodDef kernel_methods[] = {{"launch", kernel_launch, METH_VARARGS, NULL}, {0}};
-static PyGetSetDef kernel_getset[] = {{"text", kernel_text, NULL, "The kernel in the tile IR.", NULL}, {0}};
-static PyType_Slot kernel_slots[] = {
-    {Py_tp_dealloc, kernel_dealloc}, {Py_tp_methods, kernel_methods}, {Py_tp_getset, kernel_getset}, {0, NULL}};
-static PyType_Spec kernel_spec = {.name = "wick._C._TileKernel",
-                                  .basicsize = sizeof(kernel_object),
-                                  .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                  .slots = kernel_slots};
+static PyMethodDef functions[] = {{"_tiles_are_apart", wk__tiles_are_apart, METH_VARARGS,
+                                   "Whether tensors are contiguous, each from the beginning of memory of its own."},
+                                  {0}};
 
 int wk__add_tiles(PyObject *module) {
-  PyType_Spec *specs[] = {&value_spec, &builder_spec, &kernel_spec};
+  PyType_Spec *specs[] = {&value_spec, &builder_spec, &wk__tile_kernel_spec};
   for (size_t i = 0; i < WK_COUNT(specs); i++) {
     PyObject *type = PyType_FromModuleAndSpec(module, specs[i], NULL);
     int status = type ? PyModule_AddType(module, (PyTypeObject *)type) : -1;
     Py_XDECREF(type);
     if (status < 0) return -1;
   }
-  return 0;
+  return PyModule_AddFunctions(module, functions);
 }
