@@ -41,6 +41,8 @@ endif
 RELEASE_SETUP := -Dtests=disabled $(if $(findstring clang,$(CC)),,-Db_lto=true -Db_lto_threads=2)
 DEBUG_SETUP := -Dtests=enabled -Dbuildtype=debugoptimized -Ddebug_checks=true $(SANITIZE_SETUP) $(QUICK_SETUP)
 PYTEST := -m pytest
+# A process a CPU, which share the tests; each compiles with threads of its own, so few are enough.
+SHARED_OUT := -n auto --maxprocesses 4
 existing = $(wildcard $(1))
 
 
@@ -67,7 +69,7 @@ $(VENV)/.ready: tools/requirements.txt tools/setup.sh
 	@touch $@
 
 # pytest's exit status 5 says that a folder holds no test yet.
-run_pytest = $(if $(1),$(SANITIZE_ENV) PYTHONPATH=$(CURDIR)/$(TEST_BUILD)/python $(BIN)/python $(PYTEST) $(1) || [ $$? -eq 5 ],true)
+run_pytest = $(if $(1),$(SANITIZE_ENV) PYTHONPATH=$(CURDIR)/$(TEST_BUILD)/python $(BIN)/python $(PYTEST) $(SHARED_OUT) $(1) || [ $$? -eq 5 ],true)
 
 test: build-tests
 	meson test -C $(TEST_BUILD) --no-rebuild --print-errorlogs
@@ -103,7 +105,7 @@ torch: $(VENV)/.ready
 	  echo "PyTorch $(TORCH_VERSION) cannot be installed here: nothing to compare with"
 
 parity: build torch
-	$(BIN)/python $(PYTEST) tests/parity
+	$(BIN)/python $(PYTEST) $(SHARED_OUT) tests/parity
 
 # For the picture of the demo, which goes on without.
 pictures: $(VENV)/.ready
