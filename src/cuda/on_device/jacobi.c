@@ -49,7 +49,8 @@ INLINE bool part_rows(const wk__cuda_jacobi *j, double *rows, double *v, int64_t
 
 static SHARED int turned; /* in this sweep */
 
-/* Every pair once: all but the last row go round, so that those of a round have no row in common. */
+/* Every pair once, in rounds whose pairs have no row in common: all but the last row change their partner by one place.
+ */
 INLINE void sweep(const wk__cuda_jacobi *j, double *rows, double *v) {
   int64_t even = j->n + j->n % 2, warps = thread_count() / WARP;
   for (int64_t round = 0; round < even - 1; round++) {
