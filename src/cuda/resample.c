@@ -1,8 +1,8 @@
 /* Resampling a dim on the device: for each result the elements that it takes from and how much of each, then a sum.
  *
  * Both are read from what the CPU's kernel makes of the identity, so that every mode is known here; a gradient goes the
- * other way. Sums are in the order of reductions. In: floats; others are the host's. Tests:
- * tests/cuda/test_resample.py, tests/device/. */
+ * other way. Sums are in the order of reductions. Nearest neighbours are taken from any dtype. In: else floats; others
+ * are the host's. Tests: tests/cuda/test_resample.py, tests/device/. */
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
 #include "ops/internal.h"
@@ -18,14 +18,18 @@ typedef struct map {
 
 static wk_int size(int64_t x) { return wk_int_of(x); }
 
-/* (results, elements) on the CPU: what is made of each unit vector. */
-static wk_tensor *matrix_of(const wk__call *c, wk_dtype dtype, int64_t from, int64_t to) {
+/* What the CPU makes of a tensor of its own along the first dim. */
+static wk_tensor *resampled(const wk__call *c, wk_tensor *of, int64_t to) {
   WK__ARGS(_resample);
-  wk_tensor *identity = wk_eye(size(from), dtype, NONE);
-  if (!identity) return NULL;
-  wk_value args[WK__MAX_ARGS] = {[A_self] = wk__v_tensor(identity), [A_dim] = wk__v_int(0), [A_size] = wk__v_int(to)};
+  if (!of) return NULL;
+  wk_value args[WK__MAX_ARGS] = {[A_self] = wk__v_tensor(of), [A_dim] = wk__v_int(0), [A_size] = wk__v_int(to)};
   for (int i = A_size + 1; i < c->op->schema.parameter_count; i++) args[i] = c->args[i];
   return wk__call_tensor(WK__OP(_resample), args);
+}
+
+/* (results, elements) on the CPU: what is made of each unit vector. */
+static wk_tensor *matrix_of(const wk__call *c, wk_dtype dtype, int64_t from, int64_t to) {
+  return resampled(c, wk_eye(size(from), dtype, NONE), to);
 }
 
 static double weight_at(const wk_tensor *m, int64_t at) {
@@ -117,11 +121,27 @@ static wk_status run(wk__call *c, bool backward) {
 static wk_status forward(wk__call *c) { return run(c, false); }
 static wk_status backward(wk__call *c) { return run(c, true); }
 
-static wk_status on_device(wk__call *c, wk__kernel_fn *fn) {
-  const wk_tensor *out = c->outputs[0];
-  bool floats = wk_dtype_is_floating((wk_dtype)out->dtype) && wk__itemsize(out) > 1;
-  if (!floats || wk__numel(c->args[0].tensor) == 0) return wk__cuda_run_kernel_on_host(c);
-  return wk__numel(out) ? wk__cuda_in_scope(c, fn) : WK_OK;
+/* Places are what becomes of the numbers of the elements; of f64 they are found in f64. */
+static wk_status nearest(wk__call *c) {
+  WK__ARGS(_resample);
+  wk_tensor *x = c->args[A_self].tensor, *out = c->outputs[0];
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), x->ndim, &dim));
+  wk_dtype dtype = x->dtype == WK_FLOAT64 ? WK_FLOAT64 : WK_INT64;
+  wk_tensor *places = resampled(c, wk_arange(wk__v_int(wk__size(x, dim)), dtype, NONE), wk__size(out, dim));
+  if (places) places = wk__to_copy(places, WK_INT64, (wk_value){.tag = WK_VALUE_DEVICE, .device = x->device});
+  wk_tensor *t = places ? wk_index_select(x, dim, places) : NULL;
+  return t ? wk__copy_into(out, t) : wk_error_category();
 }
-wk_status wk__cuda_resample(wk__call *c) { return on_device(c, forward); }
-wk_status wk__cuda_resample_backward(wk__call *c) { return on_device(c, backward); }
+
+static bool is_float(const wk_tensor *t) { return wk_dtype_is_floating((wk_dtype)t->dtype) && wk__itemsize(t) > 1; }
+
+static wk_status on_device(wk__call *c, wk__kernel_fn *fn) {
+  if (!fn || wk__numel(c->args[0].tensor) == 0) return wk__cuda_run_kernel_on_host(c);
+  return wk__numel(c->outputs[0]) ? wk__cuda_in_scope(c, fn) : WK_OK;
+}
+wk_status wk__cuda_resample(wk__call *c) {
+  bool takes_nearest = strncmp(c->args[WK__ARG(_resample, mode)].string, "nearest", 7) == 0;
+  return on_device(c, takes_nearest ? nearest : is_float(c->outputs[0]) ? forward : NULL);
+}
+wk_status wk__cuda_resample_backward(wk__call *c) { return on_device(c, is_float(c->outputs[0]) ? backward : NULL); }

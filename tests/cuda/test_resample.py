@@ -37,3 +37,13 @@ def test_interpolation(mode, size, options, dtype, tolerance):
             limit = tolerance or 0.02
             assert ((found.cpu() - wanted).abs() > limit * (1 + wanted.abs())).sum() == 0
             assert torch.equal(found.cpu().isinf(), wanted.isinf())
+
+
+@pytest.mark.filterwarnings("error:.*will fall back.*")
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float64, torch.float16])
+def test_nearest_of_any_dtype(mode, dtype):
+    x = torch.arange(2 * 3 * 7 * 5).reshape(2, 3, 7, 5).to(dtype)
+    for where in {"size": (3, 11)}, {"scale_factor": (1.7, 0.6)}:
+        wanted, found = (F.interpolate(t, mode=mode, **where) for t in (x, x.cuda()))
+        assert found.dtype == dtype and found.stride() == wanted.stride() and torch.equal(found.cpu(), wanted)
