@@ -18,18 +18,14 @@ typedef struct map {
 
 static wk_int size(int64_t x) { return wk_int_of(x); }
 
-/* What the CPU makes of a tensor of its own along the first dim. */
-static wk_tensor *resampled(const wk__call *c, wk_tensor *of, int64_t to) {
-  WK__ARGS(_resample);
-  if (!of) return NULL;
-  wk_value args[WK__MAX_ARGS] = {[A_self] = wk__v_tensor(of), [A_dim] = wk__v_int(0), [A_size] = wk__v_int(to)};
-  for (int i = A_size + 1; i < c->op->schema.parameter_count; i++) args[i] = c->args[i];
-  return wk__call_tensor(WK__OP(_resample), args);
-}
-
 /* (results, elements) on the CPU: what is made of each unit vector. */
 static wk_tensor *matrix_of(const wk__call *c, wk_dtype dtype, int64_t from, int64_t to) {
-  return resampled(c, wk_eye(size(from), dtype, NONE), to);
+  WK__ARGS(_resample);
+  wk_tensor *identity = wk_eye(size(from), dtype, NONE);
+  if (!identity) return NULL;
+  wk_value args[WK__MAX_ARGS] = {[A_self] = wk__v_tensor(identity), [A_dim] = wk__v_int(0), [A_size] = wk__v_int(to)};
+  for (int i = A_size + 1; i < c->op->schema.parameter_count; i++) args[i] = c->args[i];
+  return wk__call_tensor(WK__OP(_resample), args);
 }
 
 static double weight_at(const wk_tensor *m, int64_t at) {
@@ -121,15 +117,29 @@ static wk_status run(wk__call *c, bool backward) {
 static wk_status forward(wk__call *c) { return run(c, false); }
 static wk_status backward(wk__call *c) { return run(c, true); }
 
-/* Places are what becomes of the numbers of the elements; of f64 they are found in f64. */
+/* For each of `to` results the element whose part of the line it lies in, in f32 as the CPU finds it. */
+static wk_tensor *nearest_places(const wk__call *c, wk_device device, int64_t from, int64_t to) {
+  WK__ARGS(_resample);
+  const wk_value *given = &c->args[A_scale];
+  bool scaled = given->tag == WK_VALUE_DOUBLE && given->number > 0;
+  float scale = (float)(scaled ? 1 / given->number : (double)from / (double)to);
+  wk_value there = {.tag = WK_VALUE_DEVICE, .device = device};
+  wk_tensor *at = wk_arange(wk__v_int(to), WK_FLOAT64, there);
+  if (at && strcmp(c->args[A_mode].string, "nearest-exact") == 0)
+    at = wk_add_Scalar(at, wk__v_double(0.5), wk__v_int(1));
+  if (at) at = wk__to_copy(at, WK_FLOAT32, NONE);
+  if (at) at = wk_mul_Scalar(at, wk__v_double((double)scale));
+  if (at) at = wk_floor(at);
+  if (at) at = wk__to_copy(at, WK_INT64, NONE);
+  return at ? wk_clamp(at, wk__v_int(0), wk__v_int(from - 1)) : NULL;
+}
+
 static wk_status nearest(wk__call *c) {
   WK__ARGS(_resample);
   wk_tensor *x = c->args[A_self].tensor, *out = c->outputs[0];
   int dim;
   WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), x->ndim, &dim));
-  wk_dtype dtype = x->dtype == WK_FLOAT64 ? WK_FLOAT64 : WK_INT64;
-  wk_tensor *places = resampled(c, wk_arange(wk__v_int(wk__size(x, dim)), dtype, NONE), wk__size(out, dim));
-  if (places) places = wk__to_copy(places, WK_INT64, (wk_value){.tag = WK_VALUE_DEVICE, .device = x->device});
+  wk_tensor *places = nearest_places(c, x->device, wk__size(x, dim), wk__size(out, dim));
   wk_tensor *t = places ? wk_index_select(x, dim, places) : NULL;
   return t ? wk__copy_into(out, t) : wk_error_category();
 }
@@ -141,7 +151,8 @@ static wk_status on_device(wk__call *c, wk__kernel_fn *fn) {
   return wk__numel(c->outputs[0]) ? wk__cuda_in_scope(c, fn) : WK_OK;
 }
 wk_status wk__cuda_resample(wk__call *c) {
-  bool takes_nearest = strncmp(c->args[WK__ARG(_resample, mode)].string, "nearest", 7) == 0;
+  WK__ARGS(_resample);
+  bool takes_nearest = strncmp(c->args[A_mode].string, "nearest", 7) == 0 && !wk__arg_bool(c, A_align_corners);
   return on_device(c, takes_nearest ? nearest : is_float(c->outputs[0]) ? forward : NULL);
 }
 wk_status wk__cuda_resample_backward(wk__call *c) { return on_device(c, is_float(c->outputs[0]) ? backward : NULL); }

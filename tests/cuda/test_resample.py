@@ -44,6 +44,8 @@ def test_interpolation(mode, size, options, dtype, tolerance):
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float64, torch.float16])
 def test_nearest_of_any_dtype(mode, dtype):
     x = torch.arange(2 * 3 * 7 * 5).reshape(2, 3, 7, 5).to(dtype)
-    for where in {"size": (3, 11)}, {"scale_factor": (1.7, 0.6)}:
+    cases = [{"size": (a, b)} for a, b in ((3, 11), (14, 10), (1, 1), (7, 5), (61, 97))]
+    cases += [{"scale_factor": s} for s in (2, 0.5, (1.7, 0.6), (3.3, 1 / 3))]
+    for where in cases:
         wanted, found = (F.interpolate(t, mode=mode, **where) for t in (x, x.cuda()))
         assert found.dtype == dtype and found.stride() == wanted.stride() and torch.equal(found.cpu(), wanted)
