@@ -10,6 +10,8 @@ CASES = [
     ("nearest-exact", (2, 9), {}),
     ("bilinear", (7, 3), {}),
     ("bilinear", (9, 8), {"align_corners": True}),
+    ("bilinear", (4, 1), {"align_corners": True}),
+    ("bilinear", (1, 21), {}),
     ("bilinear", (2, 3), {"antialias": True}),
     ("bicubic", (6, 7), {}),
     ("bicubic", (3, 2), {"antialias": True}),
@@ -49,3 +51,19 @@ def test_nearest_of_any_dtype(mode, dtype):
     for where in cases:
         wanted, found = (F.interpolate(t, mode=mode, **where) for t in (x, x.cuda()))
         assert found.dtype == dtype and found.stride() == wanted.stride() and torch.equal(found.cpu(), wanted)
+
+
+def test_calls_are_parts_of_graphs():
+    x = torch.randn(2, 3, 4, 5, device="cuda")
+
+    def f(x):
+        up = F.interpolate(x, scale_factor=2, mode="bilinear")
+        return F.interpolate(up, scale_factor=0.7, mode="nearest")
+
+    f(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = f(x)
+    x.copy_(torch.randn(2, 3, 4, 5))
+    graph.replay()
+    assert torch.equal(y, f(x))
