@@ -84,7 +84,14 @@ def sizes_of(x):
 def after(x):
     chosen = x[x > 0]
     both = torch.cat([chosen, x[x < 0]])
-    return F.softmax(chosen, 0), *chosen.sort(), both, chosen[:, None] * chosen[None, :], chosen.mean(), chosen.clone().add_(1)
+    return (
+        F.softmax(chosen, 0),
+        *chosen.sort(),
+        both,
+        chosen[:, None] * chosen[None, :],
+        chosen.mean(),
+        chosen.clone().add_(1),
+    )
 
 
 def nested(x):
