@@ -147,6 +147,7 @@ static wk_status by_values(wk__tracer *t, const wk_op *op, const wk__graph_arg *
   wk__spec_of(&spec, now);
   spec.sizes[0] = rows;
   if (spec.ndim > 1) spec.strides[1] = wk_int_max(rows, wk_int_of(1));
+  if (spec.ndim > 1) WK_TRY(wk_int_check(spec.strides[1]));
   wk__thread.symbols_of = t;
   out->values = out->few;
   if (!(out->few[0] = wk__tensor_shape_only(&spec))) return wk_error_category();

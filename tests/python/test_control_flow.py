@@ -210,7 +210,11 @@ def test_operators_that_graphs_name():
     assert torch.equal(found, X.cumprod(0))
     (found,) = ops.map_impl(lambda x, y: [x + y], [X], (X[0],))
     assert torch.equal(found, X + X[0])
-    assert [op.name() for op in (ops.scan, ops.associative_scan, ops.map_impl)] == ["scan", "associative_scan", "map_impl"]
+    assert [op.name() for op in (ops.scan, ops.associative_scan, ops.map_impl)] == [
+        "scan",
+        "associative_scan",
+        "map_impl",
+    ]
 
 
 def test_what_scan_refuses():

@@ -1,9 +1,12 @@
 """Sizes that values decide are symbols of one graph: bits and gradients of eager mode, for other counts as well; where
 such a size is not what was captured the call is run plainly."""
 
+import gc
+
 import pytest
 
 import wick as torch
+from wick import _C
 from wick.nn import functional as F
 
 X = torch.arange(20.0).mul(37).remainder(11).sub(5).reshape(4, 5)
@@ -81,7 +84,14 @@ def sizes_of(x):
 def after(x):
     chosen = x[x > 0]
     both = torch.cat([chosen, x[x < 0]])
-    return F.softmax(chosen, 0), *chosen.sort(), both, chosen[:, None] * chosen[None, :], chosen.mean(), chosen.clone().add_(1)
+    return (
+        F.softmax(chosen, 0),
+        *chosen.sort(),
+        both,
+        chosen[:, None] * chosen[None, :],
+        chosen.mean(),
+        chosen.clone().add_(1),
+    )
 
 
 def nested(x):
@@ -343,3 +353,44 @@ def test_settings_say_what_is_a_symbol():
     for n in (3, 4, 5, 6):
         same(taken(torch.tensor(n)), compiled(torch.tensor(n)))
     assert len(compiled.report()) == 1
+
+
+# ---- nothing is lost, whatever fails ----
+
+
+@pytest.mark.skipif(not hasattr(_C, "_fault_arm"), reason="a build without checks")
+def test_an_allocation_that_fails():
+    def chosen(x):
+        found = x[x > 0] * 2
+        return found.sum(), found.shape[0]
+
+    wanted = chosen(X)
+    for n in range(1, 600, 3):
+        compiled = torch.compile(chosen, fullgraph=True)
+        _C._fault_arm(n)
+        try:
+            for _ in range(3):
+                same(wanted, compiled(X))
+        except (MemoryError, RuntimeError):
+            pass
+        finally:
+            _C._fault_arm(0)
+        same(wanted, compiled(X))
+
+
+@pytest.mark.skipif(not hasattr(_C, "_live_allocations"), reason="a build without checks")
+def test_what_stages_hold_is_given_back():
+    def train(x):
+        return (x[x > 0] * 2).sum()
+
+    def rounds(count):
+        for _ in range(count):
+            compiled = torch.compile(train, fullgraph=True)
+            for _ in range(3):
+                compiled(X.clone().requires_grad_()).backward()
+        gc.collect()
+        return _C._live_allocations()
+
+    rounds(20)
+    before = rounds(1)
+    assert rounds(20) <= before
