@@ -541,6 +541,7 @@ static void describe_end(ending *e, PyObject *value) {
   wk__bury(handled);
   if (s->binding->overrides(s->binding->state) != s->overrides_at_start)
     wk__record_failed(r, "a block without __torch_function__ is entered or left");
+  if (r->device_blocks) wk__record_failed(r, "a block of a default device is entered or left");
   if (wk__thread.mode.level != s->level_at_start)
     wk__record_failed(r, "a level of a function transform is begun or ended");
   if (wk__thread.mode.grad_enabled != s->grad_at_start) g->grad_after = wk__thread.mode.grad_enabled;

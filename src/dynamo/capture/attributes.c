@@ -163,6 +163,7 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
   }
   if (kind == HISTORY && wk__is_computed_here(b->tensor_of(owner)) && !wk__is_foreign(r, owner))
     return history_of_made(f, r, owner, name);
+  if (kind == HISTORY) return wk__refuse_as(f, WK__REFUSED_VALUE, "attribute %s of a tensor from outside", TEXT(name));
   return in_class ? wk__refuse(f, "attribute %s of a tensor", TEXT(name)) : own_attribute(f, r, reg, owner, name);
 }
 
@@ -495,7 +496,8 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   if (wk__is_own_object(r, owner) || wk__is_lock(r, owner)) return PyObject_GetAttr(owner, name);
   bool value = is_named_tuple_of_c(owner) || wk__known_class(Py_TYPE(owner)) == WK__CLASS_VALUE;
   if (value) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
-  if (wk__is_own_context(f, owner)) return PyObject_GetAttr(owner, name);
+  bool own_slot = Py_TYPE(owner) == wk__method_wrapper_type() && !wk__is_foreign(r, owner);
+  if (wk__is_own_context(f, owner) || own_slot) return PyObject_GetAttr(owner, name);
   if (wk__is_thread_local(r, owner)) return attribute_of_thread(f, r, owner, name);
   if (PyObject_TypeCheck(owner, b->module_type) || wk__is_python_instance(owner) || wk__is_random(owner))
     return attribute_of_instance(f, r, owner, name);
