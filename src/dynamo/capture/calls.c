@@ -552,7 +552,7 @@ static bool is_value_class(const wk__binding *b, PyTypeObject *t) {
          t == &PyMap_Type || t == &PyFilter_Type || t == &PyReversed_Type || t == &PyBaseObject_Type ||
          t == &PySuper_Type || t == &PyProperty_Type || t == &PyClassMethod_Type || t == &PyStaticMethod_Type ||
          t == b->size_type || t == b->device_type || t == b->dtype_type || t == b->finfo_type || t == b->iinfo_type ||
-         b->is_own_mode(t);
+         b->is_own_mode(t) || b->is_saver(t);
 }
 
 /* operator.itemgetter and its kind */

@@ -433,7 +433,11 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
       PyType_Check(self) && !self_is_first && wk__known_method((PyTypeObject *)self, name)->what == WK__KNOWN_LOOKS;
   if (class_method) return wk__call_looking(f, callable, args, count, names);
   if (wk__is_own_node(r, self) && strcmp(name, "name") == 0) return wk__plain_call(f, callable, args, count, names);
-  if (BINDING->is_own_mode(t)) return wk__plain_call(f, callable, args, count, names);
+  if (wk__is_mode(f, t)) {
+    result = wk__plain_call(f, callable, args, count, names);
+    r->packs |= wk__thread.saver != f->session->saver_at_start;
+    return result;
+  }
   if (wk__is_own_proxy(r, self)) return wk__call_looking(f, callable, args, count, names);
   if (t == &PyGen_Type) return wk__call_looking(f, callable, args, count, names);
   if (PyExceptionInstance_Check(self)) return wk__made_exception(f, r, callable, args, count, names);

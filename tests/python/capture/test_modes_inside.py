@@ -274,3 +274,78 @@ def test_writes_to_an_argument_are_counted():
         return before, x._version, x * 2
 
     check(f, values)
+
+
+# ---- saved tensors ----
+
+
+def test_saved_tensors_are_packed_in_the_region():
+    def f(w):
+        packed = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: (packed.append(1), t * 2)[1], lambda t: t + 1):
+            y = (w * w.sin()).sum()
+        y.backward()
+        return w.grad, len(packed), y.detach()
+
+    assert check(f, leaf).captures == 1
+
+
+def test_saved_tensors_wait_on_the_cpu():
+    def f(w):
+        with torch.autograd.graph.save_on_cpu():
+            y = (w * w).sum()
+        y.backward()
+        return w.grad, y
+
+    assert check(f, leaf).captures == 1
+
+
+def test_what_unpacks_finds_outside_is_guarded():
+    scale = [2.0]
+
+    def f(w):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t * scale[0]):
+            y = (w * w).sum()
+        y.backward()
+        return w.grad
+
+    compiled = torch.compile(f, fullgraph=True)
+    for scale[0] in (2.0, 3.0):
+        assert show(compiled(leaf())) == show(f(leaf()))
+
+
+def test_packed_tensors_that_leave_the_region_are_the_programs():
+    log = []
+
+    def pack(t):
+        log.append("pack")
+        return t * 2
+
+    def unpack(t):
+        log.append("unpack")
+        return t
+
+    def f(w):
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+            y = (w * w.sin()).sum()
+        return y, w
+
+    def after(result):
+        result[0].backward()
+        found = result[1].grad, list(log)
+        log.clear()
+        return found
+
+    check(f, leaf, after=after)
+
+
+def test_a_block_of_saved_tensors_with_a_break_inside():
+    def f(w):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t):
+            y = w * w
+            text = repr(y.detach())
+            y = (y * w).sum()
+        y.backward()
+        return w.grad, text
+
+    check(f, leaf, fullgraph=False)
