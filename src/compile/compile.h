@@ -39,6 +39,10 @@ void wk__compiled_graph_release(wk__compiled_graph *compiled);
 /* As wk__graph_execute. */
 WK_MUST_USE wk_status wk__compiled_graph_run(const wk__compiled_graph *compiled, wk_tensor *const *inputs,
                                              const double *numbers, wk_tensor **out_outputs);
+/* The same; out_symbols: (symbols of the graph) gets their values where some are told by values (compile/stages.h). */
+WK_MUST_USE wk_status wk__compiled_graph_run_telling(const wk__compiled_graph *compiled, wk_tensor *const *inputs,
+                                                     const double *numbers, wk_tensor **out_outputs,
+                                                     int64_t *out_symbols);
 /* Asks for native code and waits until it is there, also for the backward graphs made so far; false when some kernel
  * has none. */
 bool wk__compiled_graph_wait(const wk__compiled_graph *compiled);

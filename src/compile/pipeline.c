@@ -10,6 +10,7 @@
 #include "codegen/test_switches.h"
 #include "compile/fuse/kernel.h"
 #include "compile/report.h"
+#include "compile/stages.h"
 #include "compile/tune.h"
 #include "cpu/gemm/gemm_ways.h"
 
@@ -22,8 +23,10 @@ struct wk__compiled_graph {
   wk__graph_executor *executor; /* owned; NULL for a function with a derivative */
   wk__kernels *kernels;         /* owned: operators of the graph; NULL: it runs as it is */
   wk__aot_function *aot;        /* owned; NULL: no derivative outlives the graph */
+  wk__stages *stages;           /* owned; NULL: all sizes are told by inputs */
   pthread_mutex_t lock;         /* of the list below */
-  wk__compiled_graph *halves;   /* of `aot`: its forward and backward graphs, newest first; its runners own them */
+  wk__compiled_graph *halves;   /* of `aot`: its forward and backward graphs, newest first; its runners own them. Or of
+                                 * `stages` */
   wk__compiled_graph *next_half, *whole;
   _Atomic int64_t runs;
   _Atomic int64_t first_nanoseconds; /* of the first run */
@@ -225,6 +228,30 @@ static wk_status compile_either(wk__compiled_graph *c, wk__graph *graph, const b
   return wk__graph_executor_create(c->graph, &c->executor);
 }
 
+/* ---- in stages ---- */
+
+static wk_status make_stage(void *whole, wk__graph *graph, const bool *requires_grad, wk__runner *out_runner) {
+  wk__compiled_graph *stage = NULL;
+  WK_TRY(wk__compile_graph(graph, requires_grad, ((wk__compiled_graph *)whole)->mode, &stage));
+  add_half(whole, stage);
+  *out_runner = (wk__runner){.run = run_half, .release = release_half, .context = stage};
+  return WK_OK;
+}
+
+static wk_status compile_stages(wk__compiled_graph *c, wk__graph *graph, const bool *requires_grad) {
+  const wk__stage_maker maker = {.make = make_stage, .context = c};
+  c->graph = wk__graph_retain(graph);
+  return wk__stages_create(graph, requires_grad, &maker, &c->stages);
+}
+
+/* A stage with a derivative lives as long as a node of the tape that it has made. */
+static void release_stages(wk__compiled_graph *c) {
+  wk__stages_release(c->stages);
+  pthread_mutex_lock(&c->lock);
+  for (wk__compiled_graph *stage = c->stages ? c->halves : NULL; stage; stage = stage->next_half) stage->whole = NULL;
+  pthread_mutex_unlock(&c->lock);
+}
+
 static wk_status compile_as(wk__graph *graph, const bool *requires_grad, wk__compile_mode mode,
                             const wk__choices *choices, const wk__limits *limits, wk__compiled_graph **out_compiled) {
   *out_compiled = NULL;
@@ -238,8 +265,9 @@ static wk_status compile_as(wk__graph *graph, const bool *requires_grad, wk__com
   c->mode = mode;
   c->choices = *choices;
   c->limits = *limits;
-  wk_status status = compile_either(c, graph, requires_grad);
-  if (status != WK_OK && status != WK_OUT_OF_MEMORY) {
+  bool in_stages = wk__has_counts(graph);
+  wk_status status = in_stages ? compile_stages(c, graph, requires_grad) : compile_either(c, graph, requires_grad);
+  if (status != WK_OK && status != WK_OUT_OF_MEMORY && !in_stages) {
     if (wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "run node by node: %s", wk_error_message());
     wk__dump dump = wk__dump_begin(c->number);
     wk__dump_note(&dump, "failed.txt", wk_error_message());
@@ -260,7 +288,7 @@ static wk_status compile_as(wk__graph *graph, const bool *requires_grad, wk__com
 
 wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__compile_mode mode,
                             wk__compiled_graph **out_compiled) {
-  bool tunes = mode >= WK__COMPILE_TUNED && !is_taped(graph); /* else its halves are tuned */
+  bool tunes = mode >= WK__COMPILE_TUNED && !is_taped(graph) && !wk__has_counts(graph); /* else its parts are tuned */
   if (tunes) return wk__tune(graph, mode == WK__COMPILE_TUNED_WITH_OTHER_SUMS, out_compiled);
   return compile_as(graph, requires_grad, mode, &wk__usual_choices, &wk__no_limits, out_compiled);
 }
@@ -276,6 +304,7 @@ wk_status wk__compile_within(wk__graph *graph, const wk__limits *limits, wk__com
 void wk__compiled_graph_release(wk__compiled_graph *c) {
   if (!c) return;
   if (wk__log_on(WK__LOG_PROFILE)) print_profile(c);
+  release_stages(c);
   wk__aot_function_release(c->aot); /* and with it the halves, when no tape node needs them any more */
   drop_reference(c);
 }
@@ -303,14 +332,21 @@ wk_status wk__compiled_graph_run(const wk__compiled_graph *compiled, wk_tensor *
                                  wk_tensor **out_outputs) {
   wk__compiled_graph *c = (wk__compiled_graph *)compiled; /* the count of runs is its only changing part */
   if (c->aot) return wk__aot_function_run(c->aot, inputs, numbers, out_outputs);
+  if (WK_UNLIKELY(c->stages != NULL)) return wk__stages_run(c->stages, inputs, numbers, out_outputs, NULL);
   if (WK_UNLIKELY(atomic_load_explicit(&c->runs, memory_order_relaxed) <= RUNS_BEFORE_NATIVE) && c->kernels)
     return run_early(c, inputs, numbers, out_outputs);
   return execute(c, inputs, numbers, out_outputs);
 }
 
+wk_status wk__compiled_graph_run_telling(const wk__compiled_graph *c, wk_tensor *const *inputs, const double *numbers,
+                                         wk_tensor **out_outputs, int64_t *out_symbols) {
+  if (!c->stages) return wk__compiled_graph_run(c, inputs, numbers, out_outputs);
+  return wk__stages_run(c->stages, inputs, numbers, out_outputs, out_symbols);
+}
+
 bool wk__compiled_graph_wait(const wk__compiled_graph *compiled) {
   wk__compiled_graph *c = (wk__compiled_graph *)compiled;
-  bool all = c->aot || c->kernels;
+  bool all = c->aot || c->stages || c->kernels;
   if (c->kernels) {
     wk__kernels_submit(c->kernels, 0);
     all = wk__kernels_wait(c->kernels);

@@ -72,6 +72,7 @@ typedef struct wk__compile_options {
   PyObject *backend; /* owned; a callable (graph_module, example_inputs) -> callable; NULL: as `mode` says */
   wk__compile_mode mode;
   bool fullgraph; /* a break is an error */
+  bool counts;    /* sizes that values decide do not break the graph, as with fullgraph */
   int8_t dynamic; /* -1: sizes that changed become symbolic; 0 never; 1 at once */
   int limit;      /* entries a position; then it runs plain */
 } wk__compile_options;

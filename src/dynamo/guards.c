@@ -2,6 +2,7 @@
  * In: frames at a position. Out: the segment whose guards hold there, its registers filled. Invariant: nothing that a
  * program can see is changed. Tests: tests/python/capture/test_guards.py. */
 #include "autograd/autograd.h"
+#include "dynamo/capture/numbers.h"
 #include "dynamo/cpython/objects.h"
 #include "dynamo/reads.h"
 
@@ -313,6 +314,7 @@ bool wk__segment_bind(wk__segment *g, const wk__binding *b, PyObject *const *val
   const wk__recording *r = g->recording;
   bool same = true;
   for (int64_t i = 0; i < r->symbol_count; i++) {
+    if (r->symbols[i].counted) continue;
     int64_t value = value_of(b, values[r->symbols[i].reg], r->symbols[i].dim);
     same &= g->symbol_values[i] == value;
     g->symbol_values[i] = value;
@@ -333,6 +335,7 @@ int64_t wk__segment_evaluate(const wk__segment *g, wk_int x) {
 }
 
 static bool guard_holds(const wk__segment *s, wk__sym_guard guard) {
+  if (wk__is_counted(s->recording, guard.left) || wk__is_counted(s->recording, guard.right)) return true; /* as above */
   int64_t left = wk__segment_evaluate(s, guard.left), right = wk__segment_evaluate(s, guard.right);
   return left != INT64_MIN && right != INT64_MIN && wk__guard_compare(guard.kind, left, right);
 }
@@ -346,6 +349,7 @@ static bool sizes_hold(guard_run *g) {
   s->symbols_hold = false;
   for (int64_t i = 0; i < r->symbol_count; i++) {
     wk__symbol_info info = wk__shape_env_symbol_at(env, i);
+    if (r->symbols[i].counted) continue; /* it is checked while the graph is run */
     if (s->symbol_values[i] < info.lo || s->symbol_values[i] > info.hi) return false;
   }
   for (int64_t i = 0; i < wk__shape_env_guard_count(env); i++)

@@ -3,6 +3,7 @@
  * Invariant: a graph that fails has changed nothing. Tests: tests/python/capture/. */
 #include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
+#include "dynamo/capture/numbers.h"
 #include "dynamo/cpython/gil.h"
 #include "dynamo/session.h"
 #include "random/generator.h"
@@ -27,6 +28,7 @@ typedef struct graph_run {
   wk_tensor *few[FEW], **inputs, **results; /* inputs borrowed but for those of integers; results owned */
   double few_numbers[FEW], *numbers;
   int64_t input_count, output_count, number_count;
+  int64_t *symbols; /* of a graph that tells some; NULL */
 } graph_run;
 
 static int prepare_run(graph_run *run, const wk__segment *g) {
@@ -37,7 +39,9 @@ static int prepare_run(graph_run *run, const wk__segment *g) {
   size_t tensors = (size_t)(run->input_count + run->output_count), numbers = (size_t)run->number_count;
   if (tensors > FEW) run->inputs = PyMem_Calloc(tensors, sizeof *run->inputs);
   if (numbers > FEW) run->numbers = PyMem_Malloc(numbers * sizeof *run->numbers);
-  if (!run->inputs || !run->numbers) return -1;
+  int64_t symbols = g->recording->counted ? g->recording->symbol_count : 0;
+  if (symbols) run->symbols = PyMem_Malloc((size_t)symbols * sizeof *run->symbols);
+  if (!run->inputs || !run->numbers || (symbols && !run->symbols)) return -1;
   run->results = run->inputs + run->input_count;
   for (size_t i = 0; i < tensors; i++) run->inputs[i] = NULL;
   return 0;
@@ -66,6 +70,7 @@ static void finish_run(graph_run *run, const wk__recording *r, PyObject *const *
     if (PyLong_Check(values[r->inputs[i]])) wk__release(run->inputs[i]);
   if (run->inputs != run->few) PyMem_Free(run->inputs);
   if (run->numbers != run->few_numbers) PyMem_Free(run->numbers);
+  PyMem_Free(run->symbols);
 }
 
 static wk_int known(const wk__segment *g, wk_int x) {
@@ -171,6 +176,32 @@ static void draw_again(const wk__segment *g, const uint8_t *states) {
   }
 }
 
+/* Integers that the program computed of sizes: in front of the graph, or behind it where that tells them. */
+static int make_integers(const wk__segment *g, PyObject **values, bool counted) {
+  for (int64_t i = 0; i < g->integer_count; i++) {
+    wk__reg reg = g->integers[i];
+    wk_int number = g->recording->registers[reg].number;
+    if (wk__is_counted(g->recording, number) != counted) continue;
+    int64_t value = wk__segment_evaluate(g, number);
+    if (value == INT64_MIN) PyErr_SetString(PyExc_OverflowError, "an integer computed of sizes is too large");
+    if (value == INT64_MIN || !(values[reg] = PyLong_FromLongLong(value))) return -1;
+  }
+  return 0;
+}
+
+/* The sizes that values decide, for what is computed of them behind the graph. */
+static void take_counted(const wk__segment *g, const int64_t *symbols) {
+  const wk__recording *r = g->recording;
+  for (int64_t i = 0; i < r->symbol_count; i++)
+    if (r->symbols[i].counted) g->symbol_values[i] = symbols[i];
+}
+
+static wk_status run_executor(const wk__segment *g, graph_run *run) {
+  const wk__recording *r = g->recording;
+  if (WK_LIKELY(!r->counted)) return wk__compiled_graph_run(g->executor, run->inputs, run->numbers, run->results);
+  return wk__compiled_graph_run_telling(g->executor, run->inputs, run->numbers, run->results, run->symbols);
+}
+
 static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
   graph_run run;
   if (drop_stale_grads(s, g, values) < 0) return -1;
@@ -180,10 +211,11 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
   if (result == 0) {
     uint8_t *states = states_before_draws(g);
     if (g->lets_others_run) wk__gil_give();
-    wk_status status = wk__compiled_graph_run(g->executor, run.inputs, run.numbers, run.results);
+    wk_status status = run_executor(g, &run);
     if (g->lets_others_run) wk__gil_take_back();
     if (status == WK_OK && g->has_bases) {
       (void)wk__segment_bind((wk__segment *)g, s->binding, values);
+      take_counted(g, run.symbols);
       status = set_bases(g, &run);
       for (int64_t i = 0; status != WK_OK && i < run.output_count; i++) wk__release(run.results[i]);
     }
@@ -195,6 +227,11 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
     PyMem_RawFree(states);
   }
   if (result == 0) result = take_results(&run, s, g, values);
+  if (result == 0 && g->recording->counted) {
+    (void)wk__segment_bind((wk__segment *)g, s->binding, values);
+    take_counted(g, run.symbols);
+    result = make_integers(g, values, true);
+  }
   finish_run(&run, g->recording, values);
   return result;
 }
@@ -232,17 +269,6 @@ static int make_views(wk__session *s, const wk__segment *g, PyObject **values) {
     wk_value_release(&detached);
     values[view->reg] = viewed ? wrap(b, g, view->reg, made.tensor) : b->raise(b->state);
     if (!values[view->reg]) return -1;
-  }
-  return 0;
-}
-
-/* Integers that the program computed of sizes. */
-static int make_integers(const wk__segment *g, PyObject **values) {
-  for (int64_t i = 0; i < g->integer_count; i++) {
-    wk__reg reg = g->integers[i];
-    int64_t value = wk__segment_evaluate(g, g->recording->registers[reg].number);
-    if (value == INT64_MIN) PyErr_SetString(PyExc_OverflowError, "an integer computed of sizes is too large");
-    if (value == INT64_MIN || !(values[reg] = PyLong_FromLongLong(value))) return -1;
   }
   return 0;
 }
@@ -466,6 +492,16 @@ void wk__session_drop_target(wk__session *s) {
   wk__segment_release(target);
 }
 
+/* What was assumed of sizes that values decide is found out behind half of the work: a segment that is mostly wrong
+ * about them is worse than none. */
+static void note_miss(const wk__session *s, wk__segment *g) {
+  enum { FEW_MISSES = 2, HITS_A_MISS = 4 };
+  g->misses++;
+  if (!g->recording->counted || g->misses <= FEW_MISSES || g->misses * HITS_A_MISS <= g->hits) return;
+  s->compiled->miscounts++;
+  if (g->owner) wk__segment_forget(g);
+}
+
 int wk__segment_replay(wk__session *s, wk__segment *steal_segment, PyObject **steal_values) {
   wk__segment *g = steal_segment;
   s->target = g;
@@ -474,11 +510,12 @@ int wk__segment_replay(wk__session *s, wk__segment *steal_segment, PyObject **st
   s->compiled->replay_count++;
   int status = 0;
   if (g->backend_call)
-    status = make_integers(g, s->values) < 0 ? -1 : run_backend(s, g, s->values);
-  else if (make_integers(g, s->values) < 0 || (g->executor && run_graph(s, g, s->values) < 0)) {
+    status = make_integers(g, s->values, false) < 0 ? -1 : run_backend(s, g, s->values);
+  else if (make_integers(g, s->values, false) < 0 || (g->executor && run_graph(s, g, s->values) < 0)) {
     if (wk__log_on(WK__LOG_BREAKS))
       wk__log_print(WK__LOG_BREAKS, "run plainly, the graph failed: %s", wk_error_message());
     PyErr_Clear(); /* run plainly it fails where it has to */
+    note_miss(s, g);
     wk__session_drop_target(s);
     return 1;
   }

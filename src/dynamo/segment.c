@@ -2,6 +2,7 @@
  * In: a session at a position. Out: a recording, which segment_end.c makes a segment of. Tests:
  * tests/python/capture/. */
 #include "dynamo/capture/known.h"
+#include "dynamo/capture/numbers.h"
 #include "dynamo/explain.h"
 
 #include <stdio.h>
@@ -49,6 +50,14 @@ static void number_fits(void *context, int number, wk_dtype dtype) {
   wk__recording *r = ((wk__session *)context)->recording;
   if (!r || number >= r->number_count) return;
   wk__check_once(r, WK__CHECK_FITS, r->numbers[number], dtype, NULL);
+}
+
+/* A result has as many rows as values say. One graph was asked for, or they were asked for. */
+static wk_int rows(void *context, int64_t now) {
+  wk__session *s = context;
+  bool wanted = s->recording && wk__takes_counted(s);
+  if (now < 0) return wanted ? wk_int_of(0) : WK_INT_POISONED;
+  return wanted ? wk__counted_rows(s->recording, now) : WK_INT_POISONED;
 }
 
 /* ---- what the tape does to leaves ---- */
@@ -162,6 +171,7 @@ int wk__segment_begin(wk__session *s) {
                            .source = source,
                            .ended = trace_ended,
                            .number_fits = number_fits,
+                           .rows = rows,
                            .between_steps = wk__session_between_steps,
                            .has_numbers = true,
                            .follows_tape = s->compiled->follows_tape,

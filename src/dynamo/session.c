@@ -110,6 +110,12 @@ static bool must_be_one_graph(const wk__session *s) {
   return s->compiled->options.fullgraph && s->compiled->options.backend;
 }
 
+bool wk__takes_counted(const wk__session *s) {
+  enum { MOST_MISCOUNTS = 4 };
+  const wk__compile_options *options = &s->compiled->options;
+  return (options->fullgraph || options->counts) && !options->backend && s->compiled->miscounts < MOST_MISCOUNTS;
+}
+
 /* Whether fullgraph=True allows an end before the instruction that refused. One that takes a number out of a tensor is
  * done plainly, and so is one that was found out in its middle (a result whose shape depends on values, C code that
  * looks at them). What lies behind such an end may meet what was made in front of it. */

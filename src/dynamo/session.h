@@ -292,8 +292,10 @@ struct wk__segment {
   char reason[160];
   const char *file; /* of the break; borrowed from the code */
   int line;
-  int64_t hits;
+  int64_t hits, misses; /* misses: the graph has failed, and the call was run plainly */
 };
+/* Sizes that values decide are symbols of the graph (numbers.h): wanted, and of use so far. */
+bool wk__takes_counted(const wk__session *session);
 /* Ends the recording at the present state and keeps the segment. `value`: what the root returns (RETURN). The graph has
  * been run and every tensor is real when it is back; 0, or -1 with an exception (of the graph). The frames are as they
  * were. */
@@ -316,6 +318,7 @@ int wk__segment_watch_models(wk__session *session, wk__segment *segment);
 /* Its guards hold with these registers, so models are alive: those that it uses stay so until the registers are put
  * back. False: something that the guards have run has ended one, or the segment. (models.c) */
 bool wk__segment_hold_models(const wk__segment *segment, PyObject *const *values);
+void wk__segment_forget(wk__segment *segment); /* later calls do not find it */
 void wk__segment_let_models_go(const wk__segment *segment, PyObject *const *values);
 /* 0, or -1 with an exception: the program fixes a size that mark_dynamic() was called for, or allows less of it than
  * was said. (marks.c) */
@@ -390,6 +393,7 @@ struct wk__compiled {
   const wk__binding *binding;
   int64_t capture_count, break_count, unkept_count;
   uint64_t replay_count;
+  int miscounts; /* segments forgotten because sizes that values decide were mostly others than they took for granted */
   struct wk__unkept {   /* positions whose segments could not be kept: after a few attempts they run plain */
     PyCodeObject *code; /* borrowed: only compared */
     int offset, count;

@@ -71,8 +71,8 @@ static bool bind_symbols(const wk__graph_executor *e, wk__run_memory *run, wk_te
   bool changed = !symbols[e->symbol_count];
   for (int64_t i = 0; i < e->symbol_count; i++) {
     wk__graph_binding b = e->bindings[i];
-    if (b.input < 0) continue;
-    int64_t size = wk__size(inputs[b.input], b.dim);
+    if (b.input < 0 && !e->by_hints) continue;
+    int64_t size = b.input < 0 ? wk__shape_env_symbol_at(e->graph->env, i).hint : wk__size(inputs[b.input], b.dim);
     changed |= symbols[i] != size;
     symbols[i] = size;
   }
@@ -525,7 +525,7 @@ void wk__graph_executor_release(wk__graph_executor *e) {
   wk__free(e);
 }
 
-wk_status wk__graph_executor_create(wk__graph *graph, wk__graph_executor **out_executor) {
+static wk_status create(wk__graph *graph, bool by_hints, wk__graph_executor **out_executor) {
   *out_executor = NULL;
 #ifdef WICK_DEBUG
   WK_TRY(wk__graph_verify(graph));
@@ -535,6 +535,7 @@ wk_status wk__graph_executor_create(wk__graph *graph, wk__graph_executor **out_e
   static _Atomic int64_t last_number;
   e->number = atomic_fetch_add(&last_number, 1) + 1;
   e->graph = wk__graph_retain(graph);
+  e->by_hints = by_hints;
   wk_status status = wk__graph_plan(e);
   if (status == WK_OK) e->recordings = wk__graph_recordings(e);
   if (status != WK_OK) {
@@ -543,4 +544,11 @@ wk_status wk__graph_executor_create(wk__graph *graph, wk__graph_executor **out_e
   }
   *out_executor = e;
   return WK_OK;
+}
+
+wk_status wk__graph_executor_create(wk__graph *graph, wk__graph_executor **out_executor) {
+  return create(graph, false, out_executor);
+}
+wk_status wk__graph_executor_create_once(wk__graph *graph, wk__graph_executor **out_executor) {
+  return create(graph, true, out_executor);
 }

@@ -11,6 +11,8 @@ typedef struct wk__graph_executor wk__graph_executor;
  * must not be changed until the executor is released. WK_UNSUPPORTED: a number depends on a symbol that is not the size
  * of any input's dim. */
 WK_MUST_USE wk_status wk__graph_executor_create(wk__graph *graph, wk__graph_executor **out_executor);
+/* The same for the one run that the graph was traced for: symbols that the values of calls tell have their hints. */
+WK_MUST_USE wk_status wk__graph_executor_create_once(wk__graph *graph, wk__graph_executor **out_executor);
 void wk__graph_executor_release(wk__graph_executor *executor);
 /* inputs: (input_count) borrowed, whose memory does not overlap where one of them is mutated. out_outputs:
  * (output_count) owned, NULL on entry and on failure. Symbols take their values from the inputs' sizes. Nodes with

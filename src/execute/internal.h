@@ -111,6 +111,7 @@ struct wk__graph_executor {
   wk_tensor **constants;                           /* owned */
   wk__graph_binding *bindings;                     /* (symbol_count) */
   int64_t symbol_count;
+  bool by_hints; /* symbols that no input tells have their hints */
   size_t values_at, tensors_at, made_at, places_at, integers_at, symbols_at,
       run_bytes;                    /* of a run memory, behind slots */
   _Atomic(wk__run_memory *) idle;   /* owned: one that waits for the next run */

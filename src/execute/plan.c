@@ -632,7 +632,7 @@ static wk_status check_bindings(const wk__graph_executor *e, bool *needed) {
   for (int64_t k = 0; k < e->made_count; k++)
     for (int d = 0; d < 2 * e->made[k].shape->ndim; d++) mark_symbols(e, e->made[k].shape->sizes[d], needed);
   for (int64_t i = 0; i < e->symbol_count; i++)
-    if (needed[i] && e->bindings[i].input < 0)
+    if (needed[i] && e->bindings[i].input < 0 && !e->by_hints)
       return wk_fail(WK_UNSUPPORTED, "no size of an input tells the symbol %s",
                      wk__shape_env_symbol_at(e->graph->env, i).name);
   return WK_OK;

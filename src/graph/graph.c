@@ -243,6 +243,16 @@ int wk__graph_value_count(const wk_op *op, const wk__graph_arg *args) {
   return count;
 }
 
+bool wk__graph_counts(const wk_op *op) {
+  return op->has_kernel && !op->meta && !op->view && !op->compose && !(op->tags & WK__TAG_MUTATES);
+}
+
+bool wk__graph_has_effects(const wk__graph *graph) {
+  const wk__graph_node *n = graph->first;
+  while (n && !(n->kind == WK__GRAPH_CALL && n->op->tags & WK__TAG_RANDOM)) n = n->next;
+  return n != NULL;
+}
+
 bool wk__graph_may_alias(const wk_op *op, int arg) {
   const wk__schema *schema = &op->schema;
   uint8_t type = schema->parameters[arg].type;

@@ -48,6 +48,13 @@ WK_MUST_USE wk_status wk__graph_describe_again(wk__graph_node *node);
 /* ---- facts ---- */
 /* How many tensors a call with these arguments has as its value; -1: as many as there are. */
 int wk__graph_value_count(const wk_op *op, const wk__graph_arg *args);
+/* Calls whose result has as many rows as its values decide: there is no shape rule. Its description has a symbol for
+ * them, the size of dim 0, which is told by the call alone. */
+bool wk__graph_counts(const wk_op *op);
+static inline bool wk__graph_is_count(const wk__graph_node *node) {
+  return node->kind == WK__GRAPH_CALL && wk__graph_counts(node->op);
+}
+bool wk__graph_has_effects(const wk__graph *graph); /* it draws, or checks */
 /* Arguments that a call writes; 0 for what is not a MUTATES operator. Lists count as their items. */
 bool wk__graph_is_written(const wk_op *op, int arg);
 /* May the call's results look at the memory of argument `arg`? Says yes when unsure. */

@@ -95,6 +95,11 @@ WK_MUST_USE wk_status wk__check_norm_parameter(const wk_tensor *p, const wk_valu
 /* ---- computing ---- */
 /* The thread's error is a kernel's IndexError: puts it into the operator's own words. */
 wk_status wk__explain_bad_index(const wk_op *op);
+/* The indices of x[...] with masks as their places, tensors of the caller's scope. out: (WK_MAX_DIMS) NULL: a whole
+ * dim.
+ */
+WK_MUST_USE wk_status wk__index_places(const wk_tensor *self, const wk_value *indices, wk_tensor **out,
+                                       uint32_t *out_count);
 /* Finds or makes the plan of a call whose shape rule has run, and launches it into `outputs`. */
 WK_MUST_USE wk_status wk__run_lowered(wk__call *call, wk_tensor *const *outputs);
 /* Copies with conversion and broadcasting; both concrete. */

@@ -159,6 +159,30 @@ int64_t wk_int_guard_value_symbolic(wk_int x) {
   return value;
 }
 
+/* ---- Forgetting some ---- */
+
+typedef struct looking {
+  bool (*known)(void *context, wk_int leaf);
+  void *context;
+} looking;
+
+static bool all_known(const looking *l, wk_int x) {
+  if (wk__sym_is_leaf(x) && !l->known(l->context, x)) return false;
+  for (int i = 0; i < wk__sym_count(x); i++)
+    if (!all_known(l, wk__sym_operand(x, i))) return false;
+  return true;
+}
+
+void wk__shape_env_keep_guards(wk__shape_env *env, bool (*known)(void *context, wk_int leaf), void *context) {
+  const looking l = {known, context};
+  int64_t kept = 0;
+  for (int64_t i = 0; i < env->guard_count; i++)
+    if (all_known(&l, env->guards[i].left) && all_known(&l, env->guards[i].right)) env->guards[kept++] = env->guards[i];
+  env->guard_count = kept;
+  wk__map_release(&env->guard_index);
+  env->guard_index = (wk__map){0};
+}
+
 /* ---- Reading them ---- */
 
 int64_t wk__shape_env_guard_count(const wk__shape_env *env) { return env->guard_count; }

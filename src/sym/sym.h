@@ -46,6 +46,8 @@ wk__symbol_info wk__shape_env_symbol_at(const wk__shape_env *env, int64_t i);
 
 /* An environment with the same symbols, guards and status. NULL with the error set. */
 wk__shape_env *wk__shape_env_copy(const wk__shape_env *env) WK_MUST_USE;
+/* Forgets the guards that have a leaf which is not `known`. */
+void wk__shape_env_keep_guards(wk__shape_env *env, bool (*known)(void *context, wk_int leaf), void *context);
 /* x of one environment in another that has the same symbols first: its copy. */
 wk_int wk__sym_translate(wk_int x, wk__shape_env *into);
 

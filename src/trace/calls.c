@@ -100,7 +100,7 @@ static void move_to(const wk_value *described, wk_device device) {
 }
 
 /* Runs the operator on descriptions that say device meta; `back` is where the results will be. */
-static wk_status by_running(const wk_op *op, wk_value *args, described *out) {
+static wk_status by_running(wk__tracer *t, const wk_op *op, wk_value *args, described *out) {
   wk_value results[WK__MAX_RESULTS] = {{0}};
   wk_device meta = {WK_META, -1}, back = device_of(op, args), homes[WK__MAX_ARGS];
   for (int i = 0; i < op->schema.parameter_count; i++) {
@@ -114,8 +114,8 @@ static wk_status by_running(const wk_op *op, wk_value *args, described *out) {
   wk_status status = wk__call_below(WK__KEY_AUTOGRAD, op, args, NULL, results);
   wk__thread.mode = before;
   for (int i = op->schema.parameter_count; i-- > 0;) move_to(&args[i], homes[i]); /* one may be there twice */
-  if (status == WK_NOT_IMPLEMENTED)
-    return wk_fail(WK_UNSUPPORTED, "%s: its result's shape depends on values", op->name);
+  t->by_values = status == WK_NOT_IMPLEMENTED;
+  if (t->by_values) return wk_fail(WK_UNSUPPORTED, "%s: its result's shape depends on values", op->name);
   if (status) return status;
   bool list = op->schema.result_is_list;
   int count = list ? (int)results[0].count : op->schema.result_count;
@@ -133,14 +133,35 @@ static wk_status by_running(const wk_op *op, wk_value *args, described *out) {
   return status;
 }
 
-static wk_status describe(const wk_op *op, const wk__graph_arg *args, described *out) {
+/* The rows become a symbol, by what they are now. Of two dims the columns lie one after the other, as nonzero() has
+ * them. */
+static wk_status by_values(wk__tracer *t, const wk_op *op, const wk__graph_arg *args, described *out) {
+  WK__OWNED now = NULL;
+  if (t->tries || !wk__trace_counts(t)) return wk_fail(WK_UNSUPPORTED, "%s: its result's shape depends on values", op->name);
+  if (wk__trace_value_now(t, op, args, &now) != WK_OK)
+    return wk_fail(WK_UNSUPPORTED, "%s: its result's shape depends on values that are not known", op->name);
+  wk_int rows = t->owner.rows(t->owner.context, wk__size(now, 0));
+  if (wk_int_is_poisoned(rows)) return wk_fail(WK_UNSUPPORTED, "%s: its result's shape depends on values", op->name);
+  wk__spec spec;
+  wk__spec_of(&spec, now);
+  spec.sizes[0] = rows;
+  if (spec.ndim > 1) spec.strides[1] = wk_int_max(rows, wk_int_of(1));
+  wk__thread.symbols_of = t;
+  out->values = out->few;
+  if (!(out->few[0] = wk__tensor_shape_only(&spec))) return wk_error_category();
+  out->count = 1;
+  return WK_OK;
+}
+
+static wk_status describe(wk__tracer *t, const wk_op *op, const wk__graph_arg *args, described *out) {
+  if (WK_UNLIKELY(wk__graph_counts(op))) return by_values(t, op, args, out);
   wk_value values[WK__MAX_ARGS];
   wk_tensor *few[32], **space = few;
   int64_t needed = wk__graph_listed(op, args);
   if (needed > (int64_t)WK_COUNT(few) && !(space = wk__alloc((size_t)needed * sizeof *space))) return WK_OUT_OF_MEMORY;
   wk__graph_describe_args(op, args, values, space);
   bool has_rule = op->view || (op->meta && !op->compose);
-  wk_status status = has_rule ? by_rule(op, values, out) : by_running(op, values, out);
+  wk_status status = has_rule ? by_rule(op, values, out) : by_running(t, op, values, out);
   if (space != few) wk__free(space);
   return status;
 }
@@ -187,7 +208,7 @@ wk__graph_node *wk__trace_record_call(wk__tracer *t, const wk_op *op, const wk__
   wk__graph_node *node = NULL;
   const wk__number_watcher watcher = {t->owner.context, t->owner.number_fits}, *outer = wk__thread.number_watch;
   wk__thread.number_watch = watcher.fits ? &watcher : NULL;
-  wk_status status = describe(op, args, &d);
+  wk_status status = describe(t, op, args, &d);
   wk__thread.number_watch = outer;
   if (status == WK_OK) node = append(t, op, args, d.values, d.count);
   release_described(&d);
@@ -200,7 +221,7 @@ static wk__graph_node *record_made_and_written(wk__tracer *t, const wk_op *op, c
   described d = {0};
   wk__graph_node *node = NULL;
   wk_tensor **values = NULL;
-  if (describe(op, args, &d) == WK_OK) values = wk__alloc((size_t)(d.count + count) * sizeof *values);
+  if (describe(t, op, args, &d) == WK_OK) values = wk__alloc((size_t)(d.count + count) * sizeof *values);
   if (values) {
     memcpy(values, d.values, (size_t)d.count * sizeof *values);
     memcpy(values + d.count, written, (size_t)count * sizeof *values);

@@ -250,6 +250,29 @@ wk_status wk__tracer_truth(wk__tracer *t, wk_tensor *tensor, bool *out) {
   return status;
 }
 
+static wk_status value_now(trial *c, const wk_op *op, const wk__graph_arg *args, wk_tensor **out) {
+  wk_value values[WK__MAX_ARGS], result = {0};
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    wk__node_span nodes = wk__graph_arg_nodes(&args[i]);
+    for (uint32_t k = 0; k < nodes.count; k++)
+      if (nodes.items[k] && !has_value(c, nodes.items[k])) WK_TRY(compute_all(c, nodes.items[k]));
+  }
+  for (int i = 0; i < op->schema.parameter_count; i++) WK_TRY(value_of_arg(c, &args[i], &values[i]));
+  WK_TRY(call(op, values, &result));
+  *out = result.tensor;
+  return WK_OK;
+}
+
+wk_status wk__trace_value_now(wk__tracer *t, const wk_op *op, const wk__graph_arg *args, wk_tensor **out) {
+  trial c = {.t = t};
+  bool outer = t->running;
+  t->running = true; /* calls compute */
+  wk_status status = value_now(&c, op, args, out);
+  t->running = outer;
+  release_trial(&c);
+  return status;
+}
+
 wk_status wk__trace_check_values(wk__tracer *t, const wk_op *op, const wk__graph_arg *args) {
   if (!t->owner.checks_values || !(op->tags & WK__TAG_RAISES_INDEX || divides_integers(op, args))) return WK_OK;
   trial c = {.t = t};

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "execute/execute.h"
+#include "graph/internal.h"
 #include "trace/internal.h"
 
 /* ---- one storage ---- */
@@ -87,7 +88,7 @@ static void restore_versions(const wk__tracer *t, const uint32_t *versions) {
 static wk_status run(wk__tracer *t, wk_tensor **outputs) {
   wk__graph_executor *executor = NULL;
   uint32_t *versions = versions_of(t);
-  wk_status status = versions ? wk__graph_executor_create(t->graph, &executor) : WK_OUT_OF_MEMORY;
+  wk_status status = versions ? wk__graph_executor_create_once(t->graph, &executor) : WK_OUT_OF_MEMORY;
   if (status == WK_OK && t->owner.between_steps)
     wk__graph_executor_ask(executor, t->owner.between_steps, t->owner.context);
   if (status == WK_OK) status = wk__graph_execute(executor, t->inputs, NULL, outputs);
@@ -128,17 +129,11 @@ static void drop_empty_storages(wk__tracer *t) {
   }
 }
 
-/* Random operators advance the generator, whether or not their values are used. */
-static bool draws_numbers(const wk__graph *graph) {
-  for (const wk__graph_node *n = graph->first; n; n = n->next)
-    if (n->kind == WK__GRAPH_CALL && n->op->tags & WK__TAG_RANDOM) return true;
-  return false;
-}
-
 static wk_status compute_values(wk__tracer *t) {
   WK_TRY(add_outputs(t));
   int64_t count = t->graph->output_count;
-  if (!count && !t->graph->mutation_count && !draws_numbers(t->graph)) return WK_OK;
+  /* random operators advance the generator, whether or not their values are used */
+  if (!count && !t->graph->mutation_count && !wk__graph_has_effects(t->graph)) return WK_OK;
   wk_tensor **outputs = wk__alloc_zeroed((size_t)(count + 1) * sizeof *outputs);
   if (!outputs) return WK_OUT_OF_MEMORY;
   wk_status status = run(t, outputs);

@@ -67,6 +67,7 @@ struct wk__tracer {
   wk__map used;              /* node -> tensor, */
   wk_tensor **used_tensors;  /* (used_count) owned */
   int64_t used_count, used_capacity;
+  bool by_values; /* the last call that has no node has none because values decide its shape */
   bool running;   /* inside a flush */
   bool suspended; /* calls are computed, */
   bool may_end;   /* and may end the trace */
@@ -85,6 +86,10 @@ void wk__trace_forget(wk__tracer *t);
 WK_MUST_USE wk_status wk__trace_describe(wk__tracer *t, wk_tensor *tensor, const wk_tensor *description);
 void wk__trace_make_known(wk__tracer *t); /* all holders of symbols get the symbols' values */
 
+static inline bool wk__trace_counts(const wk__tracer *t) {
+  return t->owner.rows && !wk_int_is_poisoned(t->owner.rows(t->owner.context, -1));
+}
+
 /* calls.c: one node a call. NULL with the error set; WK_UNSUPPORTED when values decide the shape. */
 wk__graph_node *wk__trace_call(wk__tracer *t, const wk_op *op, const wk_value *args);
 wk__graph_node *wk__trace_record_call(wk__tracer *t, const wk_op *op, const wk__graph_arg *args);
@@ -92,6 +97,9 @@ wk__graph_node *wk__trace_record_call(wk__tracer *t, const wk_op *op, const wk__
 wk__graph_node *wk__trace_mutating_call(wk__tracer *t, const wk_op *op, const wk_value *args, wk_tensor *const *written,
                                         int count);
 
+/* check.c: the value that a call has now, owned: computed beside the graph, with all that it is made of.
+ * WK_UNSUPPORTED: it is made of random numbers, or of what cannot be called twice. */
+WK_MUST_USE wk_status wk__trace_value_now(wk__tracer *t, const wk_op *op, const wk__graph_arg *args, wk_tensor **out);
 /* check.c: WK_UNSUPPORTED when the call would fail with the values that its arguments have. */
 WK_MUST_USE wk_status wk__trace_check_values(wk__tracer *t, const wk_op *op, const wk__graph_arg *args);
 

@@ -531,11 +531,42 @@ static wk_status new_results(wk__tracer *t, wk__graph_node *node, int count, wk_
   return WK_OK;
 }
 
-static wk_status trace_new(wk__tracer *t, const wk_op *op, const wk_value *args, wk_value *results) {
+static wk_status trace_node(wk__tracer *t, const wk_op *op, const wk_value *args, wk_value *results) {
+  t->by_values = false;
   wk__graph_node *node = wk__trace_call(t, op, args);
   if (!node) return wk_error_category();
   return op->schema.result_is_list ? list_results(t, node, &results[0])
                                    : new_results(t, node, node->item_count, results);
+}
+
+/* x[mask]: the same with the places of the mask, which has a derivative, too. Finding those may have ended the trace. */
+static wk_status trace_index(wk__tracer *t, const wk_value *args, wk_value *results) {
+  wk_tensor *places[WK_MAX_DIMS];
+  wk_value by_places[] = {args[0], {.tag = WK_VALUE_TENSORS, .tensors = places}};
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_status status = wk__index_places(args[0].tensor, &args[1], places, &by_places[1].count);
+  if (status == WK_OK && wk__tracer_current() != t)
+    status = wk__call_below(WK__KEY_AUTOGRAD, WK__OP(index_Tensor), args, NULL, results);
+  else if (status == WK_OK)
+    status = trace_node(t, WK__OP(index_Tensor), by_places, results);
+  wk_scope_end(&scope);
+  return status;
+}
+
+/* What values decide the shape of is recorded by its parts: one of them counts. */
+static wk_status trace_parts(wk__tracer *t, const wk_op *op, const wk_value *args, wk_value *results) {
+  wk_error_clear();
+  bool index = op == WK__OP(index_Tensor);
+  wk_status status = index ? trace_index(t, args, results) : wk__compute(op, args, NULL, results);
+  if (status != WK_NOT_IMPLEMENTED) return status;
+  return wk_fail(WK_UNSUPPORTED, "%s: its result's shape depends on values", op->name);
+}
+
+static wk_status trace_new(wk__tracer *t, const wk_op *op, const wk_value *args, wk_value *results) {
+  wk_status status = trace_node(t, op, args, results);
+  bool in_parts = status == WK_UNSUPPORTED && t->by_values && op->compose && !t->tries;
+  return WK_UNLIKELY(in_parts) && wk__trace_counts(t) ? trace_parts(t, op, args, results) : status;
 }
 
 static bool requires_grad(const wk_value *v) {

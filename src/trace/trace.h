@@ -43,6 +43,9 @@ typedef struct wk__trace_owner {
   void (*ended)(void *context, const char *reason);
   /* A shape rule found that the number input can be converted to the dtype. NULL: not wanted. */
   void (*number_fits)(void *context, int number, wk_dtype dtype);
+  /* The rows of a result depend on values, and are so many now: the symbol that stands for them in the graph.
+   * WK_INT_POISONED: they are not wanted as one, which ends the trace. now -1: only asks that. NULL: never. */
+  wk_int (*rows)(void *context, int64_t now);
   /* A flush stands between two steps of the graph. Code that runs here sees no value of the graph; what is given but
    * WK_OK ends the flush as a failure. NULL: the flush goes on without asking. */
   wk_status (*between_steps)(void *context);

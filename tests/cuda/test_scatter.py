@@ -100,9 +100,9 @@ def test_index_reduce():
 
 def test_a_place_out_of_range():
     x = torch.zeros(3, device="cuda")
-    y = x.scatter_reduce(0, torch.tensor([0, 3], device="cuda"), torch.ones(2, device="cuda"), "amax")
-    with pytest.raises(IndexError, match="index 3 is out of bounds for dimension 0 with size 3"):
-        y.cpu()
+    # Told by the call itself, under WICK_CUDA_CHECK, it is what scatter raises on the CPU; later, what any index does.
+    with pytest.raises((IndexError, RuntimeError), match="index 3 is out of bounds for dimension 0 with size 3"):
+        x.scatter_reduce(0, torch.tensor([0, 3], device="cuda"), torch.ones(2, device="cuda"), "amax").cpu()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

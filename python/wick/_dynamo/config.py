@@ -2,9 +2,10 @@
 
 recompile_limit: segments a position, for compiled functions that are there and that will be. assume_static_by_default,
 automatic_dynamic_shapes: what compile(dynamic=None) means, for functions that will be compiled: sizes are numbers until
-they are seen to change; or symbols at once (the first is False); or numbers always (the second is False). hot_rounds,
-quiet_rounds: under `python -m wick --compile`, how many rounds of a loop run before it is compiled, and how many
-without tensors before Python's own loop gets it.
+they are seen to change; or symbols at once (the first is False); or numbers always (the second is False).
+capture_dynamic_output_shape_ops: of functions that will be compiled without fullgraph, sizes that values decide (those
+of nonzero() and x[mask]) do not break the graph. hot_rounds, quiet_rounds: under `python -m wick --compile`, how many
+rounds of a loop run before it is compiled, and how many without tensors before Python's own loop gets it.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ suppress_errors = False
 assume_static_by_default = True
 automatic_dynamic_shapes = True
 capture_scalar_outputs = False
+capture_dynamic_output_shape_ops = False
 hot_rounds = 6
 quiet_rounds = 16
 accumulated_recompile_limit = 256

@@ -114,7 +114,7 @@ def _own_settings(engine, mode, options):
 def _settings(backend, mode, options, fullgraph, dynamic):
     made_by = _backend_of(backend, options)
     settings = {"backend": made_by} if callable(made_by) else _own_settings(made_by, mode, options)
-    return {**settings, "fullgraph": fullgraph, "dynamic": _sizes(dynamic)}
+    return {**settings, "fullgraph": fullgraph, "dynamic": _sizes(dynamic), "counts": _counts()}
 
 
 # ---- compile ----
@@ -137,6 +137,13 @@ def _sizes(dynamic):
     if not config.assume_static_by_default:
         return 1
     return -1 if config.automatic_dynamic_shapes else 0
+
+
+def _counts():
+    """Sizes that values decide are symbols of the graph; with fullgraph they are in any case."""
+    from .._dynamo import config
+
+    return config.capture_dynamic_output_shape_ops
 
 
 def _compiled(function, settings):

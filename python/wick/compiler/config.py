@@ -10,11 +10,11 @@ from .._dynamo import config as _dynamo
 
 # Settings of torch._dynamo.config, where they are read and set.
 _SHARED = (
-    "accumulated_recompile_limit", "assume_static_by_default", "automatic_dynamic_shapes", "capture_scalar_outputs",
-    "recompile_limit", "verbose",
+    "accumulated_recompile_limit", "assume_static_by_default", "automatic_dynamic_shapes",
+    "capture_dynamic_output_shape_ops", "capture_scalar_outputs", "recompile_limit", "verbose",
 )  # fmt: skip
 __all__ = [
-    "allow_unspec_int_on_nn_module", "cache_key_tag", "capture_dynamic_output_shape_ops", "dynamic_shapes", "dynamic_sources",
+    "allow_unspec_int_on_nn_module", "cache_key_tag", "dynamic_shapes", "dynamic_sources",
     "enable_cpp_symbolic_shape_guards", "fail_on_recompile_limit_hit", "force_disable_caches", "job_id", "log_file_name",
     "reorderable_logging_functions", "skip_tensor_guards_with_matching_dict_tags", "wrap_top_frame", *_SHARED,
 ]  # fmt: skip
@@ -23,7 +23,7 @@ __all__ = [
 job_id = log_file_name = None
 cache_key_tag = dynamic_sources = ""
 force_disable_caches = fail_on_recompile_limit_hit = allow_unspec_int_on_nn_module = wrap_top_frame = False
-capture_dynamic_output_shape_ops = skip_tensor_guards_with_matching_dict_tags = False
+skip_tensor_guards_with_matching_dict_tags = False
 dynamic_shapes = enable_cpp_symbolic_shape_guards = True
 reorderable_logging_functions = set()
 patch = _dynamo.patch_of(__name__)

@@ -11,6 +11,11 @@ static bool changes(const wk__recording *r, PyObject *o) {
   wk_int x;
   return wk__float_register(r, o) >= 0 || wk__symbolic_int(r, o, &x);
 }
+/* What the graph tells is not known in front of the guards. */
+static bool comes_late(const wk__recording *r, PyObject *o) {
+  wk_int x;
+  return o && r->counted && wk__symbolic_int(r, o, &x) && wk__is_counted(r, x);
+}
 
 /* The guards know the sizes that have been read. */
 static wk__reg register_of_expression(wk__recording *r, wk_int x) {
@@ -37,6 +42,7 @@ static bool call_computed(wk__recording *r, PyObject *function, PyObject *a, PyO
                           PyObject **out) {
   if (!changes(r, a) && !(b && changes(r, b))) return false;
   if (!wk__is_number(a) || (b && !wk__is_number(b))) return false;
+  if (comes_late(r, a) || comes_late(r, b)) return false;
   PyObject *result = PyObject_CallFunctionObjArgs(function, a, b, (PyObject *)NULL);
   bool number = result && (PyFloat_CheckExact(result) || PyBool_Check(result));
   wk__reg x = number ? register_of_operand(r, a) : -1, y = number && b ? register_of_operand(r, b) : -1;

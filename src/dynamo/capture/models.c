@@ -4,7 +4,7 @@
 #include "dynamo/cpython/objects.h"
 #include "dynamo/session.h"
 
-static void forget_segment(wk__segment *g) {
+void wk__segment_forget(wk__segment *g) {
   if (!g->owner) return;
   for (wk__segment **place = &g->owner->segments; *place; place = &(*place)->next) {
     if (*place != g) continue;
@@ -22,7 +22,7 @@ static void forget_segment(wk__segment *g) {
 static PyObject *model_died(PyObject *capsule, PyObject *reference) {  // -> new
   (void)reference;
   wk__segment *g = PyCapsule_GetContext(capsule);
-  if (g) forget_segment(g);
+  if (g) wk__segment_forget(g);
   if (PyErr_Occurred()) return NULL;
   Py_RETURN_NONE;
 }

@@ -5,6 +5,7 @@
 #include "dynamo/capture/numbers.h"
 
 #include <opcode.h>
+#include <stdio.h>
 
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
@@ -45,6 +46,25 @@ static wk_int new_symbol(wk__recording *r, wk__symbol symbol, int64_t value, int
     return WK_INT_POISONED;
   r->symbols[r->symbol_count++] = symbol;
   return wk__shape_env_symbol(env, NULL, value, lo < LEAST ? LEAST : lo, hi > LARGEST ? LARGEST : hi);
+}
+
+wk_int wk__counted_rows(wk__recording *r, int64_t now) {
+  char name[24];
+  wk__shape_env *env = wk__tracer_env(r->tracer);
+  if (!env || now > LARGEST) return WK_INT_POISONED;
+  if (wk__grow(&r->symbols, &r->symbol_capacity, r->symbol_count + 1, sizeof *r->symbols) != WK_OK)
+    return WK_INT_POISONED;
+  r->symbols[r->symbol_count++] = (wk__symbol){.reg = -1, .dim = -1, .counted = true};
+  snprintf(name, sizeof name, "u%lld", (long long)r->counted++);
+  return wk__shape_env_symbol(env, name, now, 0, LARGEST);
+}
+
+bool wk__is_counted(const wk__recording *r, wk_int x) {
+  if (!r->counted) return false;
+  if (wk__sym_kind_of(x) == WK__SYM_SYMBOL) return r->symbols[wk__sym_index(x)].counted;
+  bool counted = false;
+  for (int i = 0; i < wk__sym_count(x) && !counted; i++) counted = wk__is_counted(r, wk__sym_operand(x, i));
+  return counted;
 }
 
 /* ---- strides ---- */

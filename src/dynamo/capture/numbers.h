@@ -17,6 +17,12 @@ uint64_t wk__dynamic_dims(const wk__recording *r, const wk__binding *binding, wk
 WK_MUST_USE wk_status wk__describe_tensor(wk__recording *r, wk__reg reg, const wk_tensor *tensor, wk__tensor_spec *spec,
                                           wk_tensor **out);
 
+/* ---- sizes that values decide: symbols that the graph tells while it is run ---- */
+/* For the tracer: rows of a result. WK_INT_POISONED where they are not to be a symbol. */
+wk_int wk__counted_rows(wk__recording *r, int64_t now);
+bool wk__is_counted(const wk__recording *r,
+                    wk_int x); /* such a symbol is in it: it has no value before the graph is run */
+
 /* ---- marks (marks.c) ---- */
 /* The bits of torch._dynamo.mark_dynamic() and its kind: a set of dims in an attribute of the tensor. */
 uint64_t wk__marked_dims(PyObject *tensor, const char *attribute);

@@ -147,9 +147,10 @@ typedef struct wk__tensor_spec {
 /* Where the value of a symbol of the graph is found. */
 typedef struct wk__symbol {
   wk__reg reg;
-  int dim;     /* of that tensor; -1: the register is an integer */
-  bool marked; /* by mark_dynamic(): that it turns out to be a constant is an error */
-  bool ranged; /* with min or max: so is that not all of these values are allowed */
+  int dim;      /* of that tensor; -1: the register is an integer */
+  bool counted; /* there is no register: the graph tells it while it is run */
+  bool marked;  /* by mark_dynamic(): that it turns out to be a constant is an error */
+  bool ranged;  /* with min or max: so is that not all of these values are allowed */
 } wk__symbol;
 
 typedef struct wk__identity wk__identity; /* identities.c */
@@ -178,6 +179,7 @@ typedef struct wk__recording {
   int64_t number_count, number_capacity;
   wk__symbol *symbols; /* in the order of the graph's environment */
   int64_t symbol_count, symbol_capacity;
+  int64_t counted;            /* of them */
   wk__symbol misfit;          /* ranged: a marked size that cannot be a symbol in its range, */
   int64_t misfit_size;        /* and this is it */
   wk__map expressions;        /* an expression -> the region's own int object */

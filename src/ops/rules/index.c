@@ -534,6 +534,19 @@ static wk_status collect(places *p, const wk_tensor *self, const wk_value *list)
   return p->count ? WK_OK : wk_fail(WK_INDEX_ERROR, "at least one index must be provided");
 }
 
+wk_status wk__index_places(const wk_tensor *self, const wk_value *indices, wk_tensor **out, uint32_t *out_count) {
+  places p;
+  *out_count = 0;
+  WK_TRY(collect(&p, self, indices));
+  for (int d = 0; d < WK_MAX_DIMS; d++) out[d] = NULL;
+  for (int k = 0; k < p.count; k++) {
+    if (p.extents[k] > 1) return wk_fail(WK_UNSUPPORTED, "a mask of so many dims beside other indices");
+    out[p.dims[k].bits] = p.tensors[k];
+    *out_count = (uint32_t)wk__max(*out_count, p.dims[k].bits + 1);
+  }
+  return WK_OK;
+}
+
 static wk_status cannot_broadcast(const places *p) {
   wk__string s = {0};
   for (int k = 0; k < p->count; k++) {
