@@ -2,6 +2,7 @@
  * A saver sees tensors without history and is off while it packs; the unpacked tensor gets back the history that the
  * saved one had. Tests: tests/c/test_autograd.c, tests/python/test_saved_tensors_hooks.py. */
 #include "autograd/autograd.h"
+#include "ops/internal.h"
 
 void wk__saver_push(wk__saver *saver) {
   saver->outer = wk__thread.saver;
@@ -16,7 +17,18 @@ void wk__saver_remove(wk__saver *saver) {
 }
 bool wk__saver_active(void) { return wk__thread.saver != NULL; }
 
-static wk_tensor *without_history(const wk_tensor *t) {
+/* While something is recorded the alias is one that the graph knows. */
+static wk_tensor *traced_alias(wk_tensor *t) {
+  wk_value args[] = {wk__v_tensor(t)}, alias = {0};
+  bool before = wk__thread.mode.grad_enabled;
+  wk__thread.mode.grad_enabled = false;
+  wk_status status = wk_call(WK__OP(detach), args, NULL, &alias);
+  wk__thread.mode.grad_enabled = before;
+  return status == WK_OK ? alias.tensor : NULL;
+}
+
+static wk_tensor *without_history(wk_tensor *t) {
+  if (WK_UNLIKELY(wk__thread.tracer != NULL)) return traced_alias(t);
   wk__spec spec;
   wk__spec_of(&spec, t);
   return wk__tensor_alias(t, &spec);

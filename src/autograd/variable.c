@@ -165,7 +165,10 @@ static wk_status accumulate(wk_tensor *t, wk_tensor *grad, bool may_steal, bool 
 }
 
 wk_status wk__keep_grad(wk_tensor *t, wk_tensor *grad, bool create_graph) {
-  return accumulate(t, grad, false, create_graph);
+  wk__grad_watcher *watcher = wk__thread.mode.grad_watcher;
+  WK_TRY(accumulate(t, grad, false, create_graph));
+  if (WK_UNLIKELY(watcher != NULL)) watcher->grad_written(watcher->context, t);
+  return WK_OK;
 }
 
 static wk_status run_accumulate(wk_node *n, wk_tensor *const *grads, const bool *wanted, bool create_graph,

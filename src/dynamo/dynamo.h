@@ -54,6 +54,7 @@ typedef struct wk__binding {
   PyObject *new_name;                      /* "__new__" */
   /* Context managers that change nothing but this thread's modes: no_grad, ..., DisableTorchFunction. */
   bool (*is_own_mode)(PyTypeObject *type);
+  bool (*is_saver)(PyTypeObject *type); /* saved_tensors_hooks, or of a class that derives from it */
   bool (*is_optimizer)(void *state, PyObject *object);
   /* The k-th dictionary of hooks of all modules that calls look at; NULL: there are no more. */
   PyObject *(*module_hooks)(void *state, int k);        // -> borrowed

@@ -193,6 +193,7 @@ int wk__segment_begin(wk__session *s) {
   s->grad_at_start = wk__thread.mode.grad_enabled;
   s->autocast_at_start = wk__autocast_mode();
   s->level_at_start = wk__thread.mode.level;
+  s->saver_at_start = wk__thread.saver;
   s->overrides_at_start = s->binding->overrides(s->binding->state);
   WK__BURY(s->handled_at_start);
   s->handled_at_start = PyErr_GetHandledException();

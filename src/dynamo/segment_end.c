@@ -230,6 +230,8 @@ static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *nee
     WK_TRY(wk__tape_note(s, g, w, t, count));
     g->outputs[count] = reg;
     const wk_node *tape = wk__grad_fn(t);
+    if (r->packs && tape && !tape->released && !g->spent[count].name)
+      return wk_fail(WK_UNSUPPORTED, "a history that leaves the region, with tensors that saved_tensors_hooks packed");
     g->output_taped[count] = tape && !tape->released; /* after backward() it cannot be followed */
     g->output_is_data[count] = has_own_count(s, t);
     note_base(s, g, t, count);
@@ -541,6 +543,8 @@ static void describe_end(ending *e, PyObject *value) {
   wk__bury(handled);
   if (s->binding->overrides(s->binding->state) != s->overrides_at_start)
     wk__record_failed(r, "a block without __torch_function__ is entered or left");
+  if (r->device_blocks) wk__record_failed(r, "a block of a default device is entered or left");
+  if (wk__thread.saver != s->saver_at_start) wk__record_failed(r, "saved_tensors_hooks are entered or left");
   if (wk__thread.mode.level != s->level_at_start)
     wk__record_failed(r, "a level of a function transform is begun or ended");
   if (wk__thread.mode.grad_enabled != s->grad_at_start) g->grad_after = wk__thread.mode.grad_enabled;

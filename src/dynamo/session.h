@@ -82,6 +82,7 @@ struct wk__session {
   int low; /* frames of the segment's start that are still there */
   bool grad_at_start;
   int overrides_at_start, autocast_at_start;
+  const struct wk__saver *saver_at_start; /* saved_tensors_hooks that are active */
   const struct wk__level *level_at_start; /* of function transforms, the innermost */
   PyObject *handled_at_start;             /* owned: the exception in whose `except` block it began; NULL */
   wk__grad_watcher watcher;

@@ -163,6 +163,7 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
   }
   if (kind == HISTORY && wk__is_computed_here(b->tensor_of(owner)) && !wk__is_foreign(r, owner))
     return history_of_made(f, r, owner, name);
+  if (kind == HISTORY) return wk__refuse_as(f, WK__REFUSED_VALUE, "attribute %s of a tensor from outside", TEXT(name));
   return in_class ? wk__refuse(f, "attribute %s of a tensor", TEXT(name)) : own_attribute(f, r, reg, owner, name);
 }
 
@@ -485,7 +486,7 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   if (!wk__know_bound(f, r, owner)) return NULL;
   if (wk__is_plain_value(b, owner) || PyFunction_Check(owner) || wk__is_partial(Py_TYPE(owner)) ||
       PyCFunction_Check(owner) || PyMethod_Check(owner) || is_namespace_of_values(owner) ||
-      is_known_of_dict(r, owner, name) || Py_TYPE(owner) == b->size_type || b->is_own_mode(Py_TYPE(owner)) ||
+      is_known_of_dict(r, owner, name) || Py_TYPE(owner) == b->size_type || wk__is_mode(f, Py_TYPE(owner)) ||
       Py_TYPE(owner) == b->operator_type || Py_TYPE(owner) == *b->overload_type || PyCode_Check(owner) ||
       wk__is_own_proxy(r, owner) || wk__is_own_node(r, owner) ||
       (wk__compiled_function(b, owner) && wk__is_that_one(r, owner)))
@@ -495,7 +496,8 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   if (wk__is_own_object(r, owner) || wk__is_lock(r, owner)) return PyObject_GetAttr(owner, name);
   bool value = is_named_tuple_of_c(owner) || wk__known_class(Py_TYPE(owner)) == WK__CLASS_VALUE;
   if (value) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
-  if (wk__is_own_context(f, owner)) return PyObject_GetAttr(owner, name);
+  bool own_slot = Py_TYPE(owner) == wk__method_wrapper_type() && !wk__is_foreign(r, owner);
+  if (wk__is_own_context(f, owner) || own_slot) return PyObject_GetAttr(owner, name);
   if (wk__is_thread_local(r, owner)) return attribute_of_thread(f, r, owner, name);
   if (PyObject_TypeCheck(owner, b->module_type) || wk__is_python_instance(owner) || wk__is_random(owner))
     return attribute_of_instance(f, r, owner, name);
@@ -529,16 +531,23 @@ static int none_or_empty(wk__frame *f, wk__recording *r, PyObject *dict, wk__reg
   return status;
 }
 
-/* Hooks of all modules: guarded to be none. */
-static bool no_hooks_of_all(wk__frame *f, wk__recording *r) {
+/* Hooks of all modules: guarded to be none, or Python code looks which there are. 1, 0; -1: not known. */
+static int hooks_of_all(wk__frame *f, wk__recording *r) {
   const wk__binding *b = f->session->binding;
   PyObject *hooks;
+  int some = 0;
   for (int k = 0; (hooks = b->module_hooks(b->state, k)); k++) {
-    wk__reg reg = wk__reg_constant(r, hooks);
-    if (reg < 0 || PyDict_GET_SIZE(hooks)) return false;
+    wk__reg reg = wk__reg_find(r, hooks);
+    const wk__register *known = reg >= 0 ? &r->registers[reg] : NULL;
+    bool changed = known && (known->written || known->names);
+    if (changed && known->kind == WK__REG_READ && !known->touched)
+      return -1; /* what the region has put in is there, and what else it does not know */
+    some |= PyDict_GET_SIZE(hooks) > 0;
+    if (changed || PyDict_GET_SIZE(hooks)) continue;
+    if ((reg = wk__reg_constant(r, hooks)) < 0) return -1;
     wk__check_once(r, WK__CHECK_LENGTH, reg, 0, NULL);
   }
-  return true;
+  return some;
 }
 
 /* What may stand in a module's dictionary and change what its call does; Python code runs the first of these. */
@@ -555,10 +564,11 @@ static PyObject *forward_of_made(wk__frame *f, wk__recording *r, PyObject *modul
     bool nothing = !found || found == Py_None || (PyDict_Check(found) && !PyDict_GET_SIZE(found));
     if (!nothing) return wk__refuse(f, "a module made in the region, with %s", around[i]);
   }
-  PyObject *name = PyUnicode_InternFromString("forward");
+  int hooked = hooks_of_all(f, r);
+  PyObject *name = PyUnicode_InternFromString(hooked > 0 ? "_call_with_hooks" : "forward");
   PyObject *forward = name ? wk__type_attribute(Py_TYPE(module), name) : NULL;
   Py_XDECREF(name);
-  if (!dict || !forward || !PyFunction_Check(forward) || !no_hooks_of_all(f, r))
+  if (!dict || !forward || !PyFunction_Check(forward) || hooked < 0)
     return wk__refuse(f, "a module made in the region whose call does more than its forward");
   bool known = wk__is_made_class(r, (PyObject *)Py_TYPE(module)) && wk__was_made(r, forward);
   if (!known && (wk__depend_on_type(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0))
@@ -583,7 +593,9 @@ PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module) {
     Py_DECREF(name);
     return wk__refuse(f, r->failed[0] ? "a module with %s: %s" : "a module with %s", around[i], r->failed);
   }
-  if (!no_hooks_of_all(f, r)) {
+  int of_all = hooks_of_all(f, r);
+  hooked |= of_all > 0;
+  if (of_all < 0) {
     Py_DECREF(name);
     return wk__refuse(f, "a module call with hooks of all modules");
   }

@@ -361,12 +361,22 @@ static PyObject *control_end(wk__frame *f, PyObject *callable, PyObject *const *
   return results;
 }
 
+/* A mode is entered: its class says what it does about each call, and its method is evaluated in the region. */
+static PyObject *enter_mode(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names) {
+  wk__recording *r = f->session->recording;
+  if (count != 1 || names || !wk__is_python_instance(args[0])) return wk__refuse(f, "a mode of C code");
+  if (wk__depend_on_type(r, Py_TYPE(args[0])) < 0) return wk__refuse(f, "%s", r->failed);
+  return wk__plain_call(f, callable, args, count, names);
+}
+
 /* The classes of what is given decide, and the thread's state, which is guarded. */
 static PyObject *core_function(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
   if (strcmp(name, "tensor") == 0) return wk__tensor_of_data(f, callable, args, count, names, 0);
   bool shares = strcmp(name, "as_tensor") == 0 || strcmp(name, "from_numpy") == 0;
   if (shares) return wk__as_tensor_call(f, callable, args, count, names);
+  if (strcmp(name, "_push_on_torch_function_stack") == 0) return enter_mode(f, callable, args, count, names);
   if (strcmp(name, "_score_begin") == 0) return score_begin(f, callable, args, count, names);
   if (strcmp(name, "_score_end") == 0) return score_end(f, callable, args, count, names);
   if (strcmp(name, "_branch_begin") == 0 || strcmp(name, "_loop_begin") == 0)
@@ -378,7 +388,7 @@ static PyObject *core_function(wk__frame *f, const char *name, PyObject *callabl
   bool looks = what == WK__KNOWN_LOOKS || (what == WK__KNOWN_AUTOCAST && !names_other_device(name, args, count));
   if (looks) return wk__call_looking(f, callable, args, count, names);
   if (what == WK__KNOWN_PASSES) return wk__call_passing(f, callable, args, count, names);
-  if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "%s() of random numbers", name);
+  if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "a call of %s()", name);
   if (what == WK__KNOWN_ASKED) return wk__cached_call(f, f->session->recording, callable, args, count, names);
   if (what == WK__KNOWN_EFFECT) return wk__effect_of_values(f, f->session->recording, callable, args, count, names);
   return wk__refuse_as(f, count ? wk__refusal_of(f, args[0]) : WK__REFUSED_BREAK, "a call of %s()", name);
@@ -542,7 +552,7 @@ static bool is_value_class(const wk__binding *b, PyTypeObject *t) {
          t == &PyMap_Type || t == &PyFilter_Type || t == &PyReversed_Type || t == &PyBaseObject_Type ||
          t == &PySuper_Type || t == &PyProperty_Type || t == &PyClassMethod_Type || t == &PyStaticMethod_Type ||
          t == b->size_type || t == b->device_type || t == b->dtype_type || t == b->finfo_type || t == b->iinfo_type ||
-         b->is_own_mode(t);
+         b->is_own_mode(t) || b->is_saver(t);
 }
 
 /* operator.itemgetter and its kind */

@@ -238,6 +238,7 @@ static bool usable(inspection i, PyObject *o) {
   if (wk__is_own_proxy(r, o)) return held_usable(i, o);
   if (is_builtin_iterator(t)) return is_own_iterator(f, r, o) && held_usable(i, o);
   if (wk__is_python_instance(o)) return wk__depend_on_type(r, t) == 0;
+  if (t == wk__method_wrapper_type() && !wk__is_foreign(r, o)) return true; /* compared by identity */
   return wk__refuse_as(f, wk__refusal_of(f, o), "C code looks at a %s", t->tp_name), false;
 }
 

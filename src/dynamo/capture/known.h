@@ -12,6 +12,11 @@ bool wk__is_foreign(const wk__recording *r, PyObject *o);
 /* t.requires_grad = ... without a note: of what is so already, and of what the region makes without a history, which
  * becomes a leaf as a parameter that it makes does. False: it is neither. */
 bool wk__set_requires_grad(const wk__frame *f, PyObject *tensor, bool requires_grad);
+/* A block of the thread's state: no_grad() and its kind, saved_tensors_hooks. */
+static inline bool wk__is_mode(const wk__frame *f, PyTypeObject *t) {
+  const wk__binding *b = f->session->binding;
+  return b->is_own_mode(t) || b->is_saver(t);
+}
 bool wk__is_tensor_object(const wk__frame *f, PyObject *o);
 /* An instance of a class written in Python: what C code does with it ends in Python functions, which are evaluated. */
 bool wk__is_python_instance(PyObject *o);

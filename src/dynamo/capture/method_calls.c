@@ -245,6 +245,16 @@ static PyObject *hook_own(wk__frame *f, wk_tensor *t, PyObject *callable, PyObje
   return handle;
 }
 
+/* tensor.retain_grad() of what the region has computed. Where somebody can see the tensor already this is noted, else
+ * when somebody can (reconstruct.c). */
+static PyObject *retain_grad(wk__frame *f, wk__recording *r, PyObject *self, PyObject *callable, PyObject *const *args,
+                             Py_ssize_t count, PyObject *names) {
+  PyObject *result = wk__plain_call(f, callable, args, count, names);
+  bool seen = result && wk__reg_find(r, self) >= 0;
+  if (seen && !wk__note_retained(r, BINDING, self)) wk__record_failed(r, "a gradient that cannot be asked for again");
+  return result;
+}
+
 /* tensor.register_hook(hook) and register_post_accumulate_grad_hook(hook). One from outside gets the hook in each
  * replay. */
 static PyObject *register_hook(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
@@ -262,6 +272,14 @@ static PyObject *register_hook(wk__frame *f, wk__recording *r, PyObject *self, c
   Py_XDECREF(method);
   if (handle && !noted) wk__record_failed(r, "a hook that cannot be registered again");
   return handle;
+}
+
+/* The region has written it: what is done to it is done to the region's own. */
+static bool has_own_history(const wk__frame *f, const wk__recording *r, PyObject *o) {
+  wk_tensor *t = f->session->binding->tensor_of(o);
+  const wk_node *grad_fn = t->autograd || t->base ? wk__grad_fn(t) : NULL;
+  return !wk__is_foreign(r, o) && wk__is_computed_here(t) &&
+         (!grad_fn || grad_fn->sequence >= f->session->watcher.first);
 }
 
 /* The arguments begin with the tensor, but for a slot that is bound to it. */
@@ -285,6 +303,10 @@ static PyObject *tensor_method(wk__frame *f, wk__recording *r, PyObject *self, c
   if (!names && given == 1 && strcmp(name, "__deepcopy__") == 0) return wk__tensor_deepcopy_call(f, self);
   if (what == WK__KNOWN_BY_CODE) return wk__tensor_of_data(f, callable, args, count, names, self_is_first);
   if (what != WK__KNOWN_LOOKS) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
+  bool retains = strcmp(name, "retain_grad") == 0;
+  if ((retains || strcmp(name, "detach_") == 0) && !has_own_history(f, r, self))
+    return wk__refuse(f, "Tensor.%s() of a tensor from outside", name);
+  if (retains) return retain_grad(f, r, self, callable, args, count, names);
   return wk__call_looking(f, callable, args, count, names);
 }
 
@@ -389,6 +411,9 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
     return result;
   if (wk__is_tensor_object(f, self))
     return tensor_method(f, r, self, name, callable, args, count, names, self_is_first);
+  bool block = t == BINDING->device_type && (strcmp(name, "__enter__") == 0 || strcmp(name, "__exit__") == 0);
+  if (block) r->device_blocks += strcmp(name, "__enter__") == 0 ? 1 : -1;
+  if (block) return wk__plain_call(f, callable, args, count, names);
   const wk__known_call *known = wk__known_method(t, name);
   if (wk__is_container(r, self) && known->what != WK__KNOWN_NOTHING)
     return container_method(f, r, known, self, callable, args, count, names, self_is_first);
@@ -411,7 +436,11 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
       PyType_Check(self) && !self_is_first && wk__known_method((PyTypeObject *)self, name)->what == WK__KNOWN_LOOKS;
   if (class_method) return wk__call_looking(f, callable, args, count, names);
   if (wk__is_own_node(r, self) && strcmp(name, "name") == 0) return wk__plain_call(f, callable, args, count, names);
-  if (BINDING->is_own_mode(t)) return wk__plain_call(f, callable, args, count, names);
+  if (wk__is_mode(f, t)) {
+    result = wk__plain_call(f, callable, args, count, names);
+    r->packs |= wk__thread.saver != f->session->saver_at_start;
+    return result;
+  }
   if (wk__is_own_proxy(r, self)) return wk__call_looking(f, callable, args, count, names);
   if (t == &PyGen_Type) return wk__call_looking(f, callable, args, count, names);
   if (PyExceptionInstance_Check(self)) return wk__made_exception(f, r, callable, args, count, names);

@@ -54,22 +54,31 @@ PyObject *wk__op_enter(wk__frame *f, PyObject *manager, PyObject **out_exit) {
   RECORDING(wk__plain_enter(f, manager, out_exit));
   if (wk__is_lock(r, manager))
     return wk__note_lock(f, r, manager, "__enter__", 0) ? wk__plain_enter(f, manager, out_exit) : NULL;
-  bool own_mode = BINDING->is_own_mode(Py_TYPE(manager)) && !wk__is_foreign(r, manager);
+  if (Py_TYPE(manager) == BINDING->device_type) {
+    r->device_blocks++;
+    return wk__plain_enter(f, manager, out_exit);
+  }
+  bool own_mode = wk__is_mode(f, Py_TYPE(manager)) && !wk__is_foreign(r, manager);
   if (!own_mode && !wk__is_python_instance(manager))
     return wk__refuse(f, "a context manager of C code (%s)", Py_TYPE(manager)->tp_name);
   if (wk__depend_on_type(r, Py_TYPE(manager)) < 0) return failed(f, r);
   PyObject *result = wk__plain_enter(f, manager, out_exit);
+  if (own_mode) r->packs |= wk__thread.saver != f->session->saver_at_start;
   bool bound = result && *out_exit && PyMethod_Check(*out_exit) && wk__recording_of(f) == r;
   if (bound) wk__reg_constant(r, PyMethod_GET_FUNCTION(*out_exit)); /* found in the class */
   return result;
 }
 PyObject *wk__op_exit(wk__frame *f, PyObject *exit, PyObject *type, PyObject *value, PyObject *traceback) {
   RECORDING(wk__plain_exit(f, exit, type, value, traceback));
-  bool own_mode = PyCFunction_Check(exit) && PyCFunction_GET_SELF(exit) &&
-                  BINDING->is_own_mode(Py_TYPE(PyCFunction_GET_SELF(exit)));
+  bool own_mode =
+      PyCFunction_Check(exit) && PyCFunction_GET_SELF(exit) && wk__is_mode(f, Py_TYPE(PyCFunction_GET_SELF(exit)));
   PyObject *lock = PyCFunction_Check(exit) ? PyCFunction_GET_SELF(exit) : NULL;
   if (lock && wk__is_lock(r, lock))
     return wk__note_lock(f, r, lock, "__exit__", 3) ? wk__plain_exit(f, exit, type, value, traceback) : NULL;
+  if (lock && Py_TYPE(lock) == BINDING->device_type) {
+    r->device_blocks--;
+    return wk__plain_exit(f, exit, type, value, traceback);
+  }
   if (!own_mode && !PyMethod_Check(exit) && !PyFunction_Check(exit))
     return wk__refuse(f, "a context manager of C code");
   if (!wk__know_bound(f, r, exit)) return NULL;

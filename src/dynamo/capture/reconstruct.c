@@ -378,6 +378,26 @@ static wk__reg tensor_of_level(wk__recording *r, const wk__binding *b, PyObject 
   return reg;
 }
 
+/* tensor.retain_grad(), which each replay calls again. */
+bool wk__note_retained(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *method = PyObject_GetAttrString((PyObject *)b->tensor_type, "retain_grad"), *items[] = {method, o};
+  bool noted = method && wk__reg_constant(r, method) >= 0 &&
+               wk__did(r, b, WK__DO_EFFECT, NULL, items, WK_COUNT(items), NULL) == 0;
+  Py_XDECREF(method);
+  return noted;
+}
+
+/* A tensor that keeps its gradient though it is no leaf, with the one that it has. */
+static bool with_retained_grad(wk__recording *r, const wk__binding *b, PyObject *o) {
+  const wk_tensor *t = b->tensor_of(o);
+  if (!t->autograd || !t->autograd->retains_grad) return true;
+  PyObject *grad = b->grad_of(o);
+  bool noted = wk__note_retained(r, b, o);
+  if (noted && grad) noted = wk__did(r, b, WK__DO_SET_GRAD, NULL, (PyObject *[]){o, grad}, 2, NULL) == 0;
+  Py_XDECREF(grad);
+  return noted;
+}
+
 /* One that the graph makes; its class is not the graph's to know. */
 static wk__reg made_tensor(wk__recording *r, const wk__binding *b, PyObject *o) {
   if (b->tensor_of(o)->inner) return tensor_of_level(r, b, o);
@@ -391,7 +411,7 @@ static wk__reg made_tensor(wk__recording *r, const wk__binding *b, PyObject *o) 
     if (wk__reg_constant(r, (PyObject *)Py_TYPE(o)) < 0) return -1;
     r->registers[reg].type = Py_TYPE(o);
   }
-  return reg < 0 || !with_attributes(r, b, o) ? -1 : reg;
+  return reg < 0 || !with_attributes(r, b, o) || !with_retained_grad(r, b, o) ? -1 : reg;
 }
 
 static bool has_identities(const wk__recording *r, PyObject *set) {

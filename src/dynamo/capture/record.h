@@ -217,8 +217,10 @@ typedef struct wk__recording {
   wk__map identity_numbers; /* number -> place in identities, + 1 */
   bool tries;               /* what is recorded now is only tried: changes of what the program can see are refused, */
   bool tries_in_vain;       /* and one was; */
-  bool tries_modes;         /* or the thread's grad mode was asked for or set */
-  char failed[160];         /* why this recording cannot be replayed; "" */
+  int device_blocks; /* `with device(...)`: those that began, less those that ended. What was before is the block's */
+  bool packs;        /* saved_tensors_hooks was entered: the tape keeps what they made */
+  bool tries_modes;  /* or the thread's grad mode was asked for or set */
+  char failed[160];  /* why this recording cannot be replayed; "" */
   struct wk__recording *retired_before; /* session.h, retired */
 } wk__recording;
 

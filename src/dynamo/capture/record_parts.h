@@ -15,6 +15,8 @@ wk__read *wk__add_read(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t 
 /* It lives as long as the recording. (record.c) */
 void wk__keep_alive(wk__recording *r, PyObject *object);
 void wk__let_kept_go(wk__recording *r);
+/* ---- reconstruct.c: tensor.retain_grad() is called again by each replay. False: r->failed is set ---- */
+bool wk__note_retained(wk__recording *r, const wk__binding *binding, PyObject *tensor);
 /* ---- classes.c ---- */
 bool wk__is_made_class(const wk__recording *r, PyObject *object);
 /* ---- identities.c ---- */

@@ -35,6 +35,11 @@ static bool is_own_mode(PyTypeObject *type) {
   return false;
 }
 
+static bool is_saver(PyTypeObject *type) {
+  while (type && strcmp(type->tp_name, "wick._C.saved_tensors_hooks") != 0) type = type->tp_base;
+  return type;
+}
+
 static PyObject *wrap_as(void *state, PyTypeObject *type, wk_tensor *steal_tensor) {  // -> new
   return wk__wrap_as(state, type, steal_tensor);
 }
@@ -83,6 +88,7 @@ int wk__add_dynamo_binding(PyObject *module, wk__state *state) {
                      .grad_name = state->name_grad,
                      .new_name = PyUnicode_InternFromString("__new__"),
                      .is_own_mode = is_own_mode,
+                     .is_saver = is_saver,
                      .is_optimizer = is_optimizer};
   b->finfo_type = (PyTypeObject *)PyObject_GetAttrString(module, "finfo");
   b->iinfo_type = (PyTypeObject *)PyObject_GetAttrString(module, "iinfo");

@@ -169,3 +169,63 @@ def test_backward_hooks_run_in_each_step():
         for run in model, compiled:
             run(x + turn).sum().backward()
         assert len(seen) == 2 * (turn + 1) and seen[-1] == seen[-2]
+
+
+def test_hooks_of_all_modules_come_and_go():
+    model, seen = a_model(), []
+    compiled = wick.compile(model, fullgraph=True)
+    check(model, compiled)
+    double = register_module_forward_hook(lambda module, inputs, output: output * 2)
+    try:
+        check(model, compiled, calls=3)
+        double.remove()
+        double = register_module_forward_hook(lambda module, inputs, output: output * 3)
+        check(model, compiled)
+        before = register_module_forward_pre_hook(lambda module, inputs: (inputs[0] + 1,))
+        check(model, compiled)
+        before.remove()
+        noting = register_module_forward_hook(lambda module, inputs, output: seen.append(type(module).__name__))
+        for run in model, compiled, compiled:
+            run(wick.ones(2, 3))
+            assert seen == ["Linear", "ReLU", "Linear", "Sequential"]
+            seen.clear()
+        noting.remove()
+    finally:
+        double.remove()
+    check(model, compiled)
+
+
+def test_a_hook_of_all_modules_inside():
+    model = a_model()
+
+    def f(x):
+        seen = []
+        handle = register_module_forward_hook(lambda module, inputs, output: seen.append(1))
+        try:
+            y = model(x)
+        finally:
+            handle.remove()
+        return (y + model(x)) * len(seen)
+
+    check(f, wick.compile(f, fullgraph=True), calls=3)
+
+
+def test_backward_hooks_of_all_modules():
+    model = a_model()
+
+    def gradient(x):
+        x = x.detach().requires_grad_()
+        (result,) = wick.autograd.grad(model(x).sum(), x)
+        return result
+
+    compiled = wick.compile(gradient, fullgraph=True)
+    for register, hook in (
+        (nn.modules.module.register_module_full_backward_hook, lambda module, grad_in, grad_out: (grad_in[0] * 2,)),
+        (nn.modules.module.register_module_full_backward_pre_hook, lambda module, grad_out: (grad_out[0] * 3,)),
+    ):
+        handle = register(hook)
+        try:
+            check(gradient, compiled, calls=3)
+        finally:
+            handle.remove()
+        check(gradient, compiled)
