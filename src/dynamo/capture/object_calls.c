@@ -84,7 +84,7 @@ PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable,
   PyObject *answer = wk__plain_call(f, callable, args, 2, NULL);
   wk__session_resume(f->session, &suspension);
   if (!answer || (answer == Py_True && PyType_IsSubtype(asked, class))) return answer;
-  if (wk__is_made_class(r, args[0])) return answer; /* nobody else has registered anything there */
+  if (wk__is_made_class(r, args[0])) return answer; /* what the region registers there is all */
   if (wk__is_made_class(r, (PyObject *)asked)) {
     Py_DECREF(answer);
     return wk__refuse(f, "whether a class of the region is one of an abstract class from outside");

@@ -10,7 +10,6 @@ import pytest
 
 import wick
 from wick import nn
-from wick._dynamo.exc import Unsupported
 
 
 def plain(x):
