@@ -1,6 +1,7 @@
 /* The run loop: from position to position until the root frame returns.
  * In: a call of a compiled function. Out: what the function returns or raises, exactly. Invariant: while no segment is
  * being recorded every tensor is real. Tests: tests/python/capture/. */
+#include "dynamo/capture/classes.h"
 #include "dynamo/explain.h"
 #include "dynamo/program.h"
 
@@ -572,6 +573,7 @@ static PyObject *evaluate(wk__session *s, PyThreadState *thread, struct _PyInter
     s->target_depth = a.depth;
   }
   if (s->mode == WK__MODE_CAPTURE) know_function(s, &a.frame);
+  if (s->recording && s->recording->classes_open) wk__note_shown_class(&a.frame, s->recording);
   PyObject *result = run(s, &a);
   s->innermost = a.outer;
   if (a.outer && a.frame.resumable) a.outer->frame.returned_into = true;

@@ -17,10 +17,17 @@ static bool was_given_up(const wk__frame *f, const wk__recording *r) {
 }
 
 /* An object found in a class: the same as long as the class's version is. */
+static void note_class_value(wk__recording *r, PyObject *found) {
+  bool known = wk__reg_find(r, found) >= 0,
+       container = PyList_Check(found) || PyDict_Check(found) || PyAnySet_Check(found);
+  wk__reg reg = wk__reg_constant(r, found);
+  if (reg >= 0 && !known && container) r->registers[reg].of_class = true;
+}
+
 static PyObject *class_value(wk__frame *f, wk__recording *r, PyObject *found) {
   if (!wk__is_plain_value(f->session->binding, found) && !PyMethod_Check(found) && !PyCFunction_Check(found) &&
       Py_TYPE(found) != &PySuper_Type && Py_TYPE(found) != wk__method_wrapper_type())
-    wk__reg_constant(r, found);
+    note_class_value(r, found);
   return found;
 }
 

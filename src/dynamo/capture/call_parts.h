@@ -13,6 +13,8 @@ PyObject *wk__call_at_values(wk__frame *f, PyObject *callable, PyObject *const *
                              PyObject *names);  // -> new
 PyObject *wk__call_passing(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                            PyObject *names);  // -> new
+PyObject *wk__new_instance(wk__frame *f, wk__recording *r, PyTypeObject *t, PyObject *callable, PyObject *const *args,
+                           Py_ssize_t count, PyObject *names);  // -> new
 /* ---- method_calls.c ---- */
 /* A call that changes the process, of values alone. */
 PyObject *wk__effect_of_values(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,

@@ -501,6 +501,8 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   PyObject *self = PyCFunction_GET_SELF(callable);
   if (!wk__know_bound(f, r, callable)) return NULL;
   if (self && !PyModule_Check(self)) {
+    if (self == (PyObject *)&PyType_Type && strcmp(name, "__new__") == 0)
+      return wk__type_new_call(f, r, callable, args, count, names);
     if (PyType_Check(self) && strcmp(name, "__new__") == 0) return wk__call_looking(f, callable, args, count, names);
     return wk__method_call(f, r, self, name, callable, args, count, names, false);
   }
@@ -518,6 +520,8 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   bool of_abc = strcmp(module, "_abc") == 0 && count == 2 && !names;
   if (of_abc && strcmp(name, "_abc_instancecheck") == 0) return wk__abstract_check(f, r, callable, args, true);
   if (of_abc && strcmp(name, "_abc_subclasscheck") == 0) return wk__abstract_check(f, r, callable, args, false);
+  bool of_made = strcmp(module, "_abc") == 0 && count == 1 && !names && wk__is_made_class(r, args[0]);
+  if (of_made && strcmp(name, "_abc_init") == 0) return wk__plain_call(f, callable, args, count, names);
   PyObject *product = NULL;
   bool folds = count == 1 && !names && strcmp(module, "math") == 0 && strcmp(name, "prod") == 0;
   if (folds && wk__fold_symbols(r, NB_MULTIPLY, args[0], &product)) return product;
@@ -584,6 +588,16 @@ static PyObject *super_of_random(wk__frame *f, wk__recording *r, PyObject *calla
   return wk__plain_call(f, callable, args, 2, NULL);
 }
 
+/* An instance of a class written in Python. `callable`: the class, or type.__call__ bound to it. */
+PyObject *wk__new_instance(wk__frame *f, wk__recording *r, PyTypeObject *t, PyObject *callable, PyObject *const *args,
+                           Py_ssize_t count, PyObject *names) {
+  if (t->tp_base != &PyBaseObject_Type && !wk__arguments_usable(f, args, count, names))
+    return NULL; /* C code fills it */
+  if (t->tp_finalize || t->tp_del) return wk__refuse(f, "a new %s, which has a destructor", t->tp_name);
+  if (!wk__is_python_class(t) || wk__depend_on_type(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
+  return wk__plain_call(f, callable, args, count, names);
+}
+
 static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
   PyTypeObject *t = (PyTypeObject *)callable;
@@ -641,11 +655,7 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (wk__is_partial(t)) return wk__call_looking(f, callable, args, count, names);
   if (tensors || wk__type_is_fixed(t)) return wk__refuse(f, "a new %s", t->tp_name);
   if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);
-  if (t->tp_base != &PyBaseObject_Type && !wk__arguments_usable(f, args, count, names))
-    return NULL; /* C code fills it */
-  if (t->tp_finalize || t->tp_del) return wk__refuse(f, "a new %s, which has a destructor", t->tp_name);
-  if (!wk__is_python_class(t) || wk__depend_on_type(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
-  return wk__plain_call(f, callable, args, count, names);
+  return wk__new_instance(f, r, t, callable, args, count, names);
 }
 
 /* =================================================== every call ================================================== */

@@ -38,12 +38,41 @@ static PyObject *noted(wk__frame *f, wk__recording *r, PyObject *made) {
   return made;
 }
 
-/* Its code is given the class while nothing is known of it. */
+/* A class is given to __init_subclass__ and __set_name__ before the call that makes it is over: it is noted when they
+ * are entered. */
+void wk__note_shown_class(wk__frame *f, wk__recording *r) {
+  PyObject *code_name = f->code->co_name;
+  int slot = PyUnicode_CompareWithASCIIString(code_name, "__init_subclass__") == 0 ? 0
+             : PyUnicode_CompareWithASCIIString(code_name, "__set_name__") == 0    ? 1
+                                                                                   : -1;
+  PyObject *class = slot >= 0 && f->code->co_argcount > slot ? wk__frame_slot(f, slot) : NULL;
+  bool fresh = class && PyType_Check(class) && wk__reg_find(r, class) < 0 && !wk__is_made_class(r, class);
+  if (!fresh) return;
+  if (!r->shown_class) r->shown_class = class;
+  if (r->shown_class != class || !note(f, r, class)) wk__record_failed(r, "a class that cannot be noted");
+}
+
+/* What has been noted so is the class that comes out. */
+static PyObject *make(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                      PyObject *names) {
+  PyObject *outer = r->shown_class;
+  r->shown_class = NULL;
+  r->classes_open++;
+  PyObject *made = wk__plain_call(f, callable, args, count, names);
+  if (wk__recording_of(f) != r) return made;
+  r->classes_open--;
+  if (r->shown_class && r->shown_class != made) wk__record_failed(r, "a class is shown to code, and is not made");
+  r->shown_class = outer;
+  return noted(f, r, made);
+}
+
+/* C code's, which does something. */
 static bool has_code_for_subclasses(PyObject *base) {
   PyObject *name = PyUnicode_InternFromString("__init_subclass__");
   PyObject *found = name ? wk__type_attribute((PyTypeObject *)base, name) : NULL;
   Py_XDECREF(name);
-  return !found || Py_TYPE(found) != &PyClassMethodDescr_Type; /* C code's: object's, a module's */
+  return !found || (Py_TYPE(found) != &PyClassMethodDescr_Type && /* C code's: object's, a module's */
+                    Py_TYPE(found) != &PyClassMethod_Type);       /* Python's, which is evaluated */
 }
 
 /* What classes with names for their items are derived from: its metaclass ends in namedtuple(). */
@@ -54,28 +83,56 @@ static bool is_named_tuple_base(PyObject *o) {
          PyUnicode_CompareWithASCIIString(((PyFunctionObject *)o)->func_name, "NamedTuple") == 0;
 }
 
+/* One written in Python ends in type.__new__, which notes the class. */
+static bool metaclass_allowed(wk__frame *f, PyObject *metaclass) {
+  wk__recording *r = f->session->recording;
+  if (metaclass == (PyObject *)&PyType_Type) return true;
+  bool python = PyType_Check(metaclass) && PyType_IsSubtype((PyTypeObject *)metaclass, &PyType_Type) &&
+                wk__is_python_class((PyTypeObject *)metaclass);
+  if (!python) return wk__refuse(f, "a class with a metaclass of C code is made"), false;
+  if (wk__is_made_class(r, metaclass) || wk__depend_on_type(r, (PyTypeObject *)metaclass) == 0) return true;
+  return wk__refuse(f, "%s", r->failed), false;
+}
+
 static bool bases_allowed(wk__frame *f, PyObject *const *bases, Py_ssize_t count) {
   for (Py_ssize_t i = 0; i < count; i++) {
     if (count == 1 && is_named_tuple_base(bases[i])) return true;
     if (!PyType_Check(bases[i])) return wk__refuse(f, "a class of a base that is no class"), false;
-    if (Py_TYPE(bases[i]) != &PyType_Type) return wk__refuse(f, "a class with a metaclass is made"), false;
+    if (!metaclass_allowed(f, (PyObject *)Py_TYPE(bases[i]))) return false;
     if (has_code_for_subclasses(bases[i])) return wk__refuse(f, "a class is made of one with __init_subclass__"), false;
   }
   return true;
 }
 
+/* `metaclass` among the keywords; the others are its, or __init_subclass__'s. */
+static PyObject *metaclass_given(PyObject *const *args, Py_ssize_t count, PyObject *names) {  // -> borrowed
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++)
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "metaclass") == 0) return args[count + i];
+  return (PyObject *)&PyType_Type;
+}
+
 PyObject *wk__build_class_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
-  if (names || count < 2 || !PyFunction_Check(args[0])) return wk__refuse(f, "a class is made in another way");
-  if (!bases_allowed(f, args + 2, count - 2)) return NULL;
-  return noted(f, r, wk__plain_call(f, callable, args, count, NULL));
+  if (count < 2 || !PyFunction_Check(args[0])) return wk__refuse(f, "a class is made in another way");
+  if (!metaclass_allowed(f, metaclass_given(args, count, names)) || !bases_allowed(f, args + 2, count - 2)) return NULL;
+  return make(f, r, callable, args, count, names);
+}
+
+/* type.__new__(metaclass, name, bases, namespace), in which a metaclass's own __new__ ends. */
+PyObject *wk__type_new_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names) {
+  bool plain = count == 4 && PyType_Check(args[0]) && PyTuple_CheckExact(args[2]) && PyDict_Check(args[3]);
+  if (!plain) return wk__refuse(f, "a class is made in another way");
+  if (!metaclass_allowed(f, args[0]) || !bases_allowed(f, &PyTuple_GET_ITEM(args[2], 0), PyTuple_GET_SIZE(args[2])))
+    return NULL;
+  return make(f, r, callable, args, count, names);
 }
 
 PyObject *wk__new_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count) {
   bool plain = count == 3 && PyTuple_CheckExact(args[1]) && PyDict_CheckExact(args[2]) && wk__passed_on(f, args[2]);
   if (!plain || !bases_allowed(f, &PyTuple_GET_ITEM(args[1], 0), PyTuple_GET_SIZE(args[1])))
     return f->session->reason[0] ? NULL : wk__refuse(f, "a new type");
-  return noted(f, r, wk__plain_call(f, callable, args, count, NULL));
+  return make(f, r, callable, args, count, NULL);
 }
 
 /* Functions of the library that write code for a class: they look at nothing else. */

@@ -7,8 +7,12 @@
 /* __build_class__(function, name, *bases), which a class statement is, and type(name, bases, dict). */
 PyObject *wk__build_class_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names);  // -> new
+PyObject *wk__type_new_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names);  // -> new
 PyObject *wk__new_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
                         Py_ssize_t count);  // -> new
+/* A frame has been entered while a class is made. */
+void wk__note_shown_class(wk__frame *f, wk__recording *r);
 /* collections.namedtuple() and what a dataclass decorator ends in. False: it is evaluated after all. */
 bool wk__class_function_call(wk__frame *f, wk__recording *r, PyObject *function, PyObject *callable,
                              PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **out);

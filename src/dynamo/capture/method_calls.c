@@ -398,6 +398,13 @@ static PyObject *ask_method(wk__frame *f, wk__recording *r, PyObject *self, cons
   return result;
 }
 
+/* It is object's own method of this name. */
+static bool is_of_object(PyObject *callable, const char *name) {
+  PyObject *own = PyDict_GetItemString(wk__type_dict(&PyBaseObject_Type), name);
+  return own && Py_TYPE(own) == &PyClassMethodDescr_Type && PyCFunction_Check(callable) &&
+         ((PyMethodDescrObject *)own)->d_method == ((PyCFunctionObject *)callable)->m_ml;
+}
+
 /* A method that C code implements, of `self`. */
 PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                           PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
@@ -452,6 +459,10 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (wk__is_own_context(f, self)) return wk__plain_call(f, callable, args, count, names);
   if (known->what == WK__KNOWN_EFFECT && wk__is_lock(r, self))
     return lock_method(f, r, self, name, callable, args, count, names, self_is_first);
+  bool makes = PyType_Check(self) && strcmp(name, "__call__") == 0 && wk__is_python_class((PyTypeObject *)self);
+  if (makes && !self_is_first) return wk__new_instance(f, r, (PyTypeObject *)self, callable, args, count, names);
+  if (PyType_Check(self) && is_of_object(callable, "__init_subclass__"))
+    return wk__call_passing(f, callable, args, count, names); /* it does nothing, or raises */
   bool asks_type = strcmp(name, "__instancecheck__") == 0 || strcmp(name, "__subclasscheck__") == 0;
   if (PyType_Check(self) && asks_type) return wk__call_passing(f, callable, args, count, names);
   bool overrides = PyType_Check(self) && strcmp(name, "__torch_function__") == 0 && !self_is_first && !names &&

@@ -84,6 +84,11 @@ PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable,
   PyObject *answer = wk__plain_call(f, callable, args, 2, NULL);
   wk__session_resume(f->session, &suspension);
   if (!answer || (answer == Py_True && PyType_IsSubtype(asked, class))) return answer;
+  if (wk__is_made_class(r, args[0])) return answer; /* what the region registers there is all */
+  if (wk__is_made_class(r, (PyObject *)asked)) {
+    Py_DECREF(answer);
+    return wk__refuse(f, "whether a class of the region is one of an abstract class from outside");
+  }
   PyObject *module = PyImport_ImportModule("_abc");
   PyObject *ask = module ? PyObject_GetAttrString(module, "_abc_subclasscheck") : NULL;
   wk__reg a = ask ? wk__reg_constant(r, args[0]) : -1, b = a >= 0 ? wk__reg_constant(r, (PyObject *)asked) : -1;

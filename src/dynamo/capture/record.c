@@ -470,9 +470,12 @@ static int touch_kept_list(wk__recording *r, const wk__binding *b, wk__reg reg, 
   return 0;
 }
 
+/* What it holds may be something else in the next call. */
+static bool may_differ(const wk__register *g) { return g->kind == WK__REG_READ || g->of_class; }
+
 static int touch(wk__recording *r, const wk__binding *b, PyObject *o) {
   wk__reg reg = wk__reg_find(r, o);
-  if (reg < 0 || r->registers[reg].kind != WK__REG_READ || r->registers[reg].touched) return 0;
+  if (reg < 0 || !may_differ(&r->registers[reg]) || r->registers[reg].touched) return 0;
   PyObject *before = r->registers[reg].before;
   r->registers[reg].touched = true;
   if (before && PyList_Check(o)) {
@@ -508,7 +511,7 @@ int wk__touch(wk__recording *r, const wk__binding *b, PyObject *o) {
 int wk__keep_before(wk__recording *r, wk__reg reg) {
   wk__register *g = &r->registers[reg];
   bool container = PyDict_Check(g->object) || PyList_Check(g->object) || PyAnySet_Check(g->object);
-  if (g->kind != WK__REG_READ || g->touched || g->before || g->written || g->names || !container) return 0;
+  if (!may_differ(g) || g->touched || g->before || g->written || g->names || !container) return 0;
   if (!(g->before = PySequence_Tuple(g->object))) return -1;
   return 0;
 }

@@ -113,6 +113,7 @@ typedef struct wk__register {
   uint8_t kind;
   bool fixed;      /* READ: see wk__read; CONSTANT: always */
   bool touched;    /* what its length, type or keys are has been checked */
+  bool of_class;   /* a container that stands in a class: the same object, which may hold something else */
   bool is_globals; /* a module's dictionary: it changes all the time, so what is read from it is checked each time */
   bool written;    /* changed by a step: what it holds is no longer what was there at the start */
   bool symbolic;   /* an integer that stands for `number`; its value is that of this call only */
@@ -193,19 +194,21 @@ typedef struct wk__recording {
   int64_t versioned_count, versioned_capacity;
   uint64_t *versions; /* (versioned_count) when they were first looked at: the region may have changed them since */
   int64_t version_capacity;
-  wk__map read_before;  /* hash of a read -> its object: the same read is made once */
-  int depth;            /* of wk__reg_of in itself */
-  bool has_functions;   /* an autograd.Function has left a node on the tape that the graph does not make */
-  bool keeps_tape;      /* behind its end a tensor of the graph's middle gets a hook: its history has to be there */
-  wk__map functions;    /* sequence of the node of one that it does make -> anything (functions.c) */
-  wk__map hooks;        /* the same of a node whose result has hooks that the graph makes -> so many */
-  wk__map hooked_nodes; /* the graph's node that makes them -> the node of the value */
-  PyObject *drawn_from; /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
-  int draws;            /* so many */
-  bool seeded;          /* its generator has been seeded */
-  int clocks;           /* how often clocks were asked */
-  wk__map made_classes; /* classes that the region has made -> themselves */
-  struct wk__left {     /* (left_count) of frames that it began in and has left, by depth: slots that were changed */
+  wk__map read_before;   /* hash of a read -> its object: the same read is made once */
+  int depth;             /* of wk__reg_of in itself */
+  bool has_functions;    /* an autograd.Function has left a node on the tape that the graph does not make */
+  bool keeps_tape;       /* behind its end a tensor of the graph's middle gets a hook: its history has to be there */
+  wk__map functions;     /* sequence of the node of one that it does make -> anything (functions.c) */
+  wk__map hooks;         /* the same of a node whose result has hooks that the graph makes -> so many */
+  wk__map hooked_nodes;  /* the graph's node that makes them -> the node of the value */
+  PyObject *drawn_from;  /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
+  int draws;             /* so many */
+  bool seeded;           /* its generator has been seeded */
+  int clocks;            /* how often clocks were asked */
+  int classes_open;      /* calls that are making one */
+  PyObject *shown_class; /* borrowed: the one that the innermost of them has shown to code already; NULL */
+  wk__map made_classes;  /* classes that the region has made -> themselves */
+  struct wk__left {      /* (left_count) of frames that it began in and has left, by depth: slots that were changed */
     const bool *changed;
     int count;
   } * left; /* NULL: none */

@@ -1,6 +1,8 @@
 """Classes that a region makes: with their instances they live in it, and are made by no replay."""
 
+import abc
 import collections
+import collections.abc
 import dataclasses
 import typing
 
@@ -8,7 +10,6 @@ import pytest
 
 import wick
 from wick import nn
-from wick._dynamo.exc import Unsupported
 
 
 def plain(x):
@@ -247,8 +248,234 @@ def test_registries_are_told_of_each_class():
 
         return x + len(A.names)
 
-    with pytest.raises(Unsupported):
-        wick.compile(f, fullgraph=True)(wick.ones(1))
-    compiled = wick.compile(f)
-    Registry.names.clear()
+    compiled = wick.compile(f, fullgraph=True)
     assert [compiled(wick.ones(1)).item() for _ in range(4)] == [2.0, 3.0, 4.0, 5.0]
+
+
+class Meta(type):
+    def __new__(mcs, name, bases, namespace, **keywords):
+        made = super().__new__(mcs, name, bases, namespace)
+        made.keywords = keywords
+        return made
+
+    def __init__(cls, name, bases, namespace, **keywords):
+        super().__init__(name, bases, namespace)
+
+    def __call__(cls, *args):
+        made = super().__call__(*args)
+        made.extra = 2
+        return made
+
+    def __getitem__(cls, item):
+        return item * 2
+
+    @property
+    def doubled(cls):
+        return cls.keywords["k"] * 2
+
+
+def metaclass(x):
+    class A(metaclass=Meta, k=3):
+        def __init__(self, value):
+            self.value = value
+
+    class B(A, k=4):
+        pass
+
+    return A(x).value * A(1).extra * A.keywords["k"] + B.doubled * B[x] + B(x).value
+
+
+def metaclass_from_outside(x):
+    return Outside(x).value * Outside(x).extra + Outside[x] * Outside.doubled
+
+
+class Outside(metaclass=Meta, k=5):
+    def __init__(self, value):
+        self.value = value
+
+
+class Told:
+    def __init_subclass__(cls, k=1, **rest):
+        super().__init_subclass__(**rest)
+        cls.k = k
+
+
+def keywords(x):
+    class Base(Told, k=3):
+        def __init_subclass__(cls, more=0, **rest):
+            super().__init_subclass__(**rest)
+            cls.more = more
+
+    class A(Base, k=4, more=5):
+        pass
+
+    return x * Base.k + A.k * A().more
+
+
+def told_in_told(x):
+    class Base:
+        def __init_subclass__(cls):
+            if cls.__name__ == "A":
+
+                class Inner(Base):
+                    weight = 7
+
+                cls.inner = Inner
+
+    class A(Base):
+        pass
+
+    return x * A.inner.weight
+
+
+def wrong_keyword(x):
+    try:
+
+        class A:
+            pass
+
+        class B(A, k=3):
+            pass
+    except TypeError as error:
+        return x + len(str(error))
+
+
+def set_name(x):
+    class Attribute:
+        def __set_name__(self, owner, name):
+            self.name = "_" + name
+            owner.names = [*getattr(owner, "names", ()), name]
+
+        def __get__(self, o, owner=None):
+            return 5 if o is None else getattr(o, self.name, 3)
+
+        def __set__(self, o, value):
+            setattr(o, self.name, value * 2)
+
+    class A:
+        first, second = Attribute(), Attribute()
+
+    a = A()
+    before = a.first
+    a.first = x
+    return a.first + before + A.second + len(A.names)
+
+
+def abstract(x):
+    class A(abc.ABC):
+        @abc.abstractmethod
+        def f(self, x): ...
+
+    class B(A):
+        def f(self, x):
+            return x * 2
+
+    class C(AbstractOutside):
+        def f(self, x):
+            return x * 3
+
+    try:
+        A()
+    except TypeError:
+        x = x + 1
+    return B().f(x) + C().f(x) + isinstance(B(), A) + issubclass(B, A) + isinstance(3, A) + isinstance(C(), AbstractOutside)
+
+
+class AbstractOutside(abc.ABC):
+    @abc.abstractmethod
+    def f(self, x): ...
+
+
+def abstract_of_the_library(x):
+    class S(collections.abc.Sequence):
+        def __init__(self, items):
+            self.items = items
+
+        def __len__(self):
+            return len(self.items)
+
+        def __getitem__(self, i):
+            return self.items[i]
+
+    s = S([1, 2, 3])
+    return x * sum(s) + s.index(2) + (3 in s) + isinstance(s, collections.abc.Iterable)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        metaclass, metaclass_from_outside, keywords, told_in_told, wrong_keyword, set_name, abstract,
+        abstract_of_the_library,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_classes_whose_making_runs_code(f):
+    compiled = wick.compile(f, fullgraph=True)
+    for turn in range(3):
+        x = wick.ones(2) + turn
+        assert compiled(x).tolist() == f(x).tolist()
+    assert compiled.captures == 1
+
+
+def test_such_a_class_that_is_seen_outside_is_made_in_each_call():
+    def f(x):
+        class A(metaclass=Meta, k=3):
+            pass
+
+        class B(Told, k=x.shape[0]):
+            pass
+
+        return x + B.k, A, B
+
+    compiled = wick.compile(f)
+    results = [compiled(wick.ones(2)) for _ in range(3)]
+    assert len({kind for result in results for kind in result[1:]}) == 6
+    assert all(a.keywords == {"k": 3} and b.k == 2 and y.tolist() == [3.0, 3.0] for y, a, b in results)
+
+
+def test_code_that_gets_another_class_first():
+    class Other:
+        pass
+
+    class Base:
+        def __init_subclass__(cls):
+            cls.factor = Base.factor_of(Other)
+
+        @staticmethod
+        def factor_of(kind):
+            return getattr(kind, "factor", 1)
+
+    def f(x):
+        class A(Base):
+            pass
+
+        return x * A.factor
+
+    compiled = wick.compile(f)
+    for Other.factor in (2, 3, 4):
+        assert compiled(wick.ones(2)).tolist() == [Other.factor] * 2
+
+
+def test_containers_in_a_class_hold_something_else_in_the_next_call():
+    class Outer:
+        items, table, kinds, nested = [], {}, set(), {"a": []}
+
+    class Inner(Outer):
+        pass
+
+    def changes(x):
+        Inner.items.append(1)
+        Outer.table[len(Outer.table)] = 2
+        Outer.kinds.add(len(Outer.kinds))
+        return x + len(Outer.items) + sum(Inner.table.values()) + len(Inner.kinds)
+
+    def looks(x):
+        o = Inner()
+        return x + len(o.items) + sum(o.table.values()) + (1 in o.kinds) + len(Outer.nested["a"]) + sum(Inner.items)
+
+    first, second = wick.compile(changes, fullgraph=True), wick.compile(looks, fullgraph=True)
+    for turn in range(1, 4):
+        assert first(wick.ones(1)).item() == 1 + turn + 2 * turn + turn
+        Outer.nested["a"].append(3)
+        assert second(wick.ones(1)).item() == looks(wick.ones(1)).item()
+    assert second(wick.ones(1)).item() == looks(wick.ones(1)).item() and second.captures == 3
