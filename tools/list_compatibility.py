@@ -21,7 +21,7 @@ INTRODUCTION = """## Names
 
 PyTorch 2.13's public names that are there, module by module, and how many there are in all. A name that is missing
 raises an AttributeError that says so. Some that are there raise NotImplementedError when they are used, such as
-`torch.cuda.MemPool` and `torch.cuda.CUDAGraph`. Modules without any are left out.
+`torch.cuda.tunable.enable`. Modules without any are left out.
 """
 NOT_API = {"torch", "TYPE_CHECKING"}  # names that modules have by accident
 
