@@ -279,6 +279,11 @@ bool wk__is_computed_here(const wk_tensor *tensor) {
   return r && r->tracer == wk__thread.tracer && !wk__thread.tracer->suspended && r->cell->input < 0;
 }
 
+uint32_t wk__tracer_input_writes(const wk__tracer *t, int index) {
+  const wk__trace_record *r = wk__map_get(&t->tensors, (uint64_t)(uintptr_t)t->inputs[index]);
+  return r && r->cell->input == index ? r->cell->counted : 0;
+}
+
 void wk__tracer_let_become(wk__tracer *t, const wk_tensor *input) { t->becoming = input; }
 bool wk__trace_is_let(const wk_tensor *tensor) {
   return wk__thread.tracer && !wk__thread.tracer->suspended && wk__thread.tracer->becoming == tensor;
@@ -539,7 +544,8 @@ static wk_status trace_node(wk__tracer *t, const wk_op *op, const wk_value *args
                                    : new_results(t, node, node->item_count, results);
 }
 
-/* x[mask]: the same with the places of the mask, which has a derivative, too. Finding those may have ended the trace. */
+/* x[mask]: the same with the places of the mask, which has a derivative, too. Finding those may have ended the trace.
+ */
 static wk_status trace_index(wk__tracer *t, const wk_value *args, wk_value *results) {
   wk_tensor *places[WK_MAX_DIMS];
   wk_value by_places[] = {args[0], {.tag = WK_VALUE_TENSORS, .tensors = places}};
