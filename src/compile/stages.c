@@ -147,7 +147,7 @@ wk_status wk__stages_run(const wk__stages *s, wk_tensor *const *inputs, const do
 
 void wk__stages_release(wk__stages *s) {
   if (!s) return;
-  for (int64_t i = 0; i < s->count; i++) {
+  for (int64_t i = 0; s->items && i < s->count; i++) {
     wk__stage *stage = &s->items[i];
     if (stage->runner.release) stage->runner.release(stage->runner.context);
     wk__free(stage->inputs);

@@ -1,10 +1,11 @@
 /* Linear algebra of small real matrices on the device, in double, a block a matrix (on_device/matrices.c): LU and what
  * is made of it, triangles, Cholesky, QR. The bits are those of the CPU's routines. Large matrices, of which few are
- * computed at a time, and eigenvalues are cuSOLVER's where it is found, else the host's; complex ones are the host's.
- * Tests: tests/cuda/test_linalg.py, tests/device/. */
+ * computed at a time, are cuSOLVER's where it is found, else the host's; complex ones are the host's. Singular values
+ * and eigenvalues are those of spectra.c. Tests: tests/cuda/test_linalg.py, tests/device/. */
 #include "cuda/cusolver.h"
 #include "cuda/kernels.h"
 #include "cuda/matrices.h"
+#include "cuda/spectra.h"
 #include "cuda/units.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
@@ -13,15 +14,16 @@
 
 /* ---- which ---- */
 
+enum { LARGE = 256, LARGE_SPECTRA = 64 /* which take several sweeps, in front of cuSOLVER */ };
+
 static int64_t rows_of(const wk_tensor *t) { return wk__size(t, t->ndim - 2); }
 static int64_t columns_of(const wk_tensor *t) { return wk__size(t, t->ndim - 1); }
 
 /* A block has one multiprocessor's arithmetic, so it is worth it while there are blocks for a good part of them. */
-static bool is_ours(const wk_tensor *a) {
-  enum { LARGE = 256 };
+static bool is_ours(const wk_tensor *a, int64_t large) {
   int64_t m = rows_of(a), n = columns_of(a), most = wk__max(m, n);
   const wk__cuda_device *d = wk__cuda_device_get(a->device.index);
-  return d && (most <= LARGE || wk__numel(a) / (m * n) >= d->multiprocessors);
+  return d && (most <= large || wk__numel(a) / (m * n) >= d->multiprocessors);
 }
 
 /* ---- copies ---- */
@@ -200,8 +202,8 @@ static wk_status householder_product(wk__call *c) {
 static wk_status ours(wk__call *c, wk__kernel_fn *kernel, wk__kernel_fn *large) {
   const wk_tensor *a = c->args[0].tensor;
   bool fits = !wk_dtype_is_complex((wk_dtype)a->dtype) && wk__numel(a) &&
-              (wk__numel(c->outputs[0]) || c->op == WK__OP(linalg_qr));
-  if (fits && kernel && is_ours(a)) return wk__cuda_in_scope(c, kernel);
+              (wk__numel(c->outputs[0]) || c->op == WK__OP(linalg_qr) || c->op == WK__OP(_linalg_svd));
+  if (fits && kernel && is_ours(a, LARGE)) return wk__cuda_in_scope(c, kernel);
   if (fits && large && wk__cusolver_is_there()) return wk__cuda_in_scope(c, large);
   return wk__cuda_run_kernel_on_host(c);
 }
@@ -215,6 +217,10 @@ wk_status wk__cuda_determinant(wk__call *c) { return ours(c, determinant, NULL);
 wk_status wk__cuda_solve_triangular(wk__call *c) { return ours(c, triangular, NULL); }
 wk_status wk__cuda_cholesky(wk__call *c) { return ours(c, cholesky, wk__cusolver_cholesky); }
 wk_status wk__cuda_qr(wk__call *c) { return ours(c, qr, wk__cusolver_qr); }
-wk_status wk__cuda_eigh(wk__call *c) { return ours(c, NULL, wk__cusolver_eigh); }
+wk_status wk__cuda_eigh(wk__call *c) {
+  bool alone = !wk__cusolver_is_there() || is_ours(c->args[0].tensor, LARGE_SPECTRA);
+  return ours(c, alone ? wk__jacobi_eigh : NULL, wk__cusolver_eigh);
+}
+wk_status wk__cuda_svd(wk__call *c) { return ours(c, wk__jacobi_svd, NULL); }
 wk_status wk__cuda_geqrf(wk__call *c) { return ours(c, geqrf, NULL); }
 wk_status wk__cuda_householder_product(wk__call *c) { return ours(c, householder_product, NULL); }

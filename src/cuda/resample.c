@@ -1,8 +1,8 @@
 /* Resampling a dim on the device: for each result the elements that it takes from and how much of each, then a sum.
  *
- * Both are read from what the CPU's kernel makes of the identity, so that every mode is known here; a gradient goes the
- * other way. Sums are in the order of reductions. In: floats; others are the host's. Tests:
- * tests/cuda/test_resample.py, tests/device/. */
+ * Both are computed here for linear interpolation; else read from what the CPU's kernel makes of the identity, so that
+ * every mode is known. A gradient goes the other way. Sums are in the order of reductions. Nearest neighbours are taken
+ * from any dtype. In: else floats; others are the host's. Tests: tests/cuda/test_resample.py, tests/device/. */
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
 #include "ops/internal.h"
@@ -78,6 +78,14 @@ static wk_status read_map(const wk_tensor *m, wk_device device, map *out) {
   return out->places && out->weights ? WK_OK : wk_error_category();
 }
 
+static wk_status map_by_host(const wk__call *c, wk_device device, int64_t from, int64_t to, bool backward,
+                             wk_dtype dtype, map *out) {
+  wk_tensor *matrix = matrix_of(c, dtype, from, to);
+  if (matrix && backward) matrix = wk_transpose_int(matrix, 0, 1);
+  if (matrix) matrix = wk_clone(matrix, "contiguous_format");
+  return matrix ? read_map(matrix, device, out) : wk_error_category();
+}
+
 /* x (..., elements) -> (..., results) */
 static wk_tensor *apply(const map *m, wk_tensor *x) {
   wk_int sizes[WK_MAX_DIMS + 1], last = size(x->ndim);
@@ -93,6 +101,65 @@ static wk_tensor *apply(const map *m, wk_tensor *x) {
   return taken ? wk_sum_dim_IntList(taken, &last, 1, false, WK_DTYPE_NONE) : NULL;
 }
 
+/* ---- maps that are made on the device, so that calls are parts of CUDA graphs ---- */
+
+/* How many elements a step of one result is, as the CPU has it. */
+static double scale_of(const wk__call *c, int64_t from, int64_t to, bool narrow) {
+  WK__ARGS(_resample);
+  const wk_value *given = &c->args[A_scale];
+  bool scaled = given->tag == WK_VALUE_DOUBLE && given->number > 0;
+  double scale = scaled ? 1 / given->number : (double)from / (double)to;
+  if (wk__arg_bool(c, A_align_corners)) scale = to > 1 ? (double)(from - 1) / (double)(to - 1) : 0;
+  return narrow ? (float)scale : scale;
+}
+
+/* 0, 1, ..., or 0.5, 1.5, ... of `to` results, in a dtype. */
+static wk_tensor *results_at(wk_device device, int64_t to, bool centres, wk_dtype dtype) {
+  wk_tensor *at = wk_arange(wk__v_int(to), WK_FLOAT64, (wk_value){.tag = WK_VALUE_DEVICE, .device = device});
+  if (at && centres) at = wk_add_Scalar(at, wk__v_double(0.5), wk__v_int(1));
+  return at ? wk__in_dtype(at, dtype) : NULL;
+}
+
+/* The element whose part of the line each result lies in, in f32 as the CPU finds it. */
+static wk_tensor *nearest_places(const wk__call *c, wk_device device, int64_t from, int64_t to) {
+  const char *mode = c->args[WK__ARG(_resample, mode)].string;
+  wk_tensor *at = results_at(device, to, strcmp(mode, "nearest-exact") == 0, WK_FLOAT32);
+  if (at) at = wk_mul_Scalar(at, wk__v_double(scale_of(c, from, to, true)));
+  if (at) at = wk_floor(at);
+  if (at) at = wk__to_copy(at, WK_INT64, NONE);
+  return at ? wk_clamp(at, wk__v_int(0), wk__v_int(from - 1)) : NULL;
+}
+
+/* Where each result's centre is among the elements, from the first on. */
+static wk_tensor *positions(const wk__call *c, wk_device device, int64_t from, int64_t to, wk_dtype dtype) {
+  bool corners = wk__arg_bool(c, WK__ARG(_resample, align_corners));
+  wk_tensor *at = results_at(device, to, !corners, dtype);
+  if (at) at = wk_mul_Scalar(at, wk__v_double(scale_of(c, from, to, dtype == WK_FLOAT32)));
+  if (at && !corners) at = wk_sub_Scalar(at, wk__v_double(0.5), wk__v_int(1));
+  return at ? wk_clamp_min(at, wk__v_int(0)) : NULL;
+}
+
+/* Both neighbours, by how near they are; the last element is alone. */
+static wk_status linear_map(const wk__call *c, wk_device device, int64_t from, int64_t to, wk_dtype dtype, map *out) {
+  wk_tensor *at = positions(c, device, from, to, dtype);
+  wk_tensor *first = at ? wk__to_copy(at, WK_INT64, NONE) : NULL;
+  if (first) first = wk_clamp_max(first, wk__v_int(from - 1));
+  wk_tensor *rest = first ? wk_sub(at, wk__in_dtype(first, dtype), wk__v_int(1)) : NULL;
+  if (rest) rest = wk_clamp(rest, wk__v_int(0), wk__v_int(1));
+  wk_tensor *alone = rest ? wk_ge_Scalar(first, wk__v_int(from - 1)) : NULL;
+  if (alone) rest = wk_masked_fill_Scalar(rest, alone, wk__v_int(0));
+  wk_tensor *second = alone && rest ? wk_add_Scalar(first, wk__v_int(1), wk__v_int(1)) : NULL;
+  if (second) second = wk_clamp_max(second, wk__v_int(from - 1));
+  wk_tensor *places[] = {first, second};
+  wk_tensor *weights[] = {second ? wk_rsub_Scalar(rest, wk__v_int(1), wk__v_int(1)) : NULL, rest};
+  if (!weights[0]) return wk_error_category();
+  *out = (map){.rows = to, .taps = 2, .places = wk_stack(places, 2, 1), .weights = wk_stack(weights, 2, 1)};
+  if (out->places) out->places = wk_reshape(out->places, (wk_int[]){size(-1)}, 1);
+  return out->places && out->weights ? WK_OK : wk_error_category();
+}
+
+/* ---- calls ---- */
+
 static wk_status run(wk__call *c, bool backward) {
   WK__ARGS(_resample);
   wk_tensor *x = c->args[A_self].tensor, *out = c->outputs[0];
@@ -101,11 +168,9 @@ static wk_status run(wk__call *c, bool backward) {
   WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), x->ndim, &dim));
   wk_dtype dtype = x->dtype == WK_FLOAT64 ? WK_FLOAT64 : WK_FLOAT32;
   int64_t from = wk__size(backward ? out : x, dim), to = wk__size(backward ? x : out, dim);
-  wk_tensor *matrix = matrix_of(c, dtype, from, to);
-  if (matrix && backward) matrix = wk_transpose_int(matrix, 0, 1);
-  if (matrix) matrix = wk_clone(matrix, "contiguous_format");
-  if (!matrix) return wk_error_category();
-  WK_TRY(read_map(matrix, x->device, &m));
+  bool linear = !backward && strcmp(c->args[A_mode].string, "linear") == 0;
+  WK_TRY(linear ? linear_map(c, x->device, from, to, dtype, &m)
+                : map_by_host(c, x->device, from, to, backward, dtype, &m));
   wk_tensor *t = x->dtype == dtype ? x : wk__to_copy(x, dtype, NONE);
   if (t) t = wk_transpose_int(t, dim, t->ndim - 1);
   if (t) t = wk_clone(t, "contiguous_format");
@@ -117,11 +182,25 @@ static wk_status run(wk__call *c, bool backward) {
 static wk_status forward(wk__call *c) { return run(c, false); }
 static wk_status backward(wk__call *c) { return run(c, true); }
 
-static wk_status on_device(wk__call *c, wk__kernel_fn *fn) {
-  const wk_tensor *out = c->outputs[0];
-  bool floats = wk_dtype_is_floating((wk_dtype)out->dtype) && wk__itemsize(out) > 1;
-  if (!floats || wk__numel(c->args[0].tensor) == 0) return wk__cuda_run_kernel_on_host(c);
-  return wk__numel(out) ? wk__cuda_in_scope(c, fn) : WK_OK;
+static wk_status nearest(wk__call *c) {
+  WK__ARGS(_resample);
+  wk_tensor *x = c->args[A_self].tensor, *out = c->outputs[0];
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), x->ndim, &dim));
+  wk_tensor *places = nearest_places(c, x->device, wk__size(x, dim), wk__size(out, dim));
+  wk_tensor *t = places ? wk_index_select(x, dim, places) : NULL;
+  return t ? wk__copy_into(out, t) : wk_error_category();
 }
-wk_status wk__cuda_resample(wk__call *c) { return on_device(c, forward); }
-wk_status wk__cuda_resample_backward(wk__call *c) { return on_device(c, backward); }
+
+static bool is_float(const wk_tensor *t) { return wk_dtype_is_floating((wk_dtype)t->dtype) && wk__itemsize(t) > 1; }
+
+static wk_status on_device(wk__call *c, wk__kernel_fn *fn) {
+  if (!fn || wk__numel(c->args[0].tensor) == 0) return wk__cuda_run_kernel_on_host(c);
+  return wk__numel(c->outputs[0]) ? wk__cuda_in_scope(c, fn) : WK_OK;
+}
+wk_status wk__cuda_resample(wk__call *c) {
+  WK__ARGS(_resample);
+  bool takes_nearest = strncmp(c->args[A_mode].string, "nearest", 7) == 0 && !wk__arg_bool(c, A_align_corners);
+  return on_device(c, takes_nearest ? nearest : is_float(c->outputs[0]) ? forward : NULL);
+}
+wk_status wk__cuda_resample_backward(wk__call *c) { return on_device(c, is_float(c->outputs[0]) ? backward : NULL); }

@@ -108,7 +108,7 @@ static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keyw
   static char *names[] = {"function", "backend", "fullgraph", "dynamic", "limit", "mode", "counts", NULL};
   PyObject *function, *backend = Py_None;
   int fullgraph = 0, dynamic = -1, limit = 8, mode = WK__COMPILE_LATER, counts = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Opiiip", names, &function, &backend, &fullgraph, &dynamic, &limit,
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Opiiii", names, &function, &backend, &fullgraph, &dynamic, &limit,
                                    &mode, &counts))
     return NULL;
   if (mode < WK__COMPILE_NOTHING || mode > WK__COMPILE_TUNED_WITH_OTHER_SUMS)

@@ -68,11 +68,13 @@ typedef struct wk__binding {
   PyObject *constraint_violation; /* a size that mark_dynamic() marked is a constant */
 } wk__binding;
 
+enum { WK__COUNTS_ROWS = 1, WK__COUNTS_ITEMS = 2 }; /* rows of results, and integers that are taken of tensors */
+
 typedef struct wk__compile_options {
   PyObject *backend; /* owned; a callable (graph_module, example_inputs) -> callable; NULL: as `mode` says */
   wk__compile_mode mode;
   bool fullgraph; /* a break is an error */
-  bool counts;    /* sizes that values decide do not break the graph, as with fullgraph */
+  int counts;     /* WK__COUNTS_: what values decide that does not break the graph, as with fullgraph */
   int8_t dynamic; /* -1: sizes that changed become symbolic; 0 never; 1 at once */
   int limit;      /* entries a position; then it runs plain */
 } wk__compile_options;

@@ -55,7 +55,7 @@ static void number_fits(void *context, int number, wk_dtype dtype) {
 /* A result has as many rows as values say. One graph was asked for, or they were asked for. */
 static wk_int rows(void *context, int64_t now) {
   wk__session *s = context;
-  bool wanted = s->recording && wk__takes_counted(s);
+  bool wanted = s->recording && wk__takes_counted(s, s->recording->takes_item);
   if (now < 0) return wanted ? wk_int_of(0) : WK_INT_POISONED;
   return wanted ? wk__counted_rows(s->recording, now) : WK_INT_POISONED;
 }

@@ -111,10 +111,11 @@ static bool must_be_one_graph(const wk__session *s) {
   return s->compiled->options.fullgraph && s->compiled->options.backend;
 }
 
-bool wk__takes_counted(const wk__session *s) {
+bool wk__takes_counted(const wk__session *s, bool items) {
   enum { MOST_MISCOUNTS = 4 };
   const wk__compile_options *options = &s->compiled->options;
-  return (options->fullgraph || options->counts) && !options->backend && s->compiled->miscounts < MOST_MISCOUNTS;
+  bool wanted = options->fullgraph || options->counts & (items ? WK__COUNTS_ITEMS : WK__COUNTS_ROWS);
+  return wanted && !options->backend && s->compiled->miscounts < MOST_MISCOUNTS;
 }
 
 /* Whether fullgraph=True allows an end before the instruction that refused. One that takes a number out of a tensor is

@@ -296,7 +296,7 @@ struct wk__segment {
   int64_t hits, misses; /* misses: the graph has failed, and the call was run plainly */
 };
 /* Sizes that values decide are symbols of the graph (numbers.h): wanted, and of use so far. */
-bool wk__takes_counted(const wk__session *session);
+bool wk__takes_counted(const wk__session *session, bool items); /* items: those of item() and the like */
 /* Ends the recording at the present state and keeps the segment. `value`: what the root returns (RETURN). The graph has
  * been run and every tensor is real when it is back; 0, or -1 with an exception (of the graph). The frames are as they
  * were. */

@@ -244,7 +244,8 @@ int wk__graph_value_count(const wk_op *op, const wk__graph_arg *args) {
 }
 
 bool wk__graph_counts(const wk_op *op) {
-  return op->has_kernel && !op->meta && !op->view && !op->compose && !(op->tags & WK__TAG_MUTATES);
+  bool without_rule = op->has_kernel && !op->meta && !op->view && !op->compose && op->number < WK__OP_COUNT;
+  return (without_rule && !(op->tags & WK__TAG_MUTATES)) || op == WK__OP(_told_rows);
 }
 
 bool wk__graph_has_effects(const wk__graph *graph) {

@@ -137,7 +137,8 @@ static wk_status by_running(wk__tracer *t, const wk_op *op, wk_value *args, desc
  * them. */
 static wk_status by_values(wk__tracer *t, const wk_op *op, const wk__graph_arg *args, described *out) {
   WK__OWNED now = NULL;
-  if (t->tries || !wk__trace_counts(t)) return wk_fail(WK_UNSUPPORTED, "%s: its result's shape depends on values", op->name);
+  if (t->tries || !wk__trace_counts(t))
+    return wk_fail(WK_UNSUPPORTED, "%s: its result's shape depends on values", op->name);
   if (wk__trace_value_now(t, op, args, &now) != WK_OK)
     return wk_fail(WK_UNSUPPORTED, "%s: its result's shape depends on values that are not known", op->name);
   wk_int rows = t->owner.rows(t->owner.context, wk__size(now, 0));
@@ -146,6 +147,7 @@ static wk_status by_values(wk__tracer *t, const wk_op *op, const wk__graph_arg *
   wk__spec_of(&spec, now);
   spec.sizes[0] = rows;
   if (spec.ndim > 1) spec.strides[1] = wk_int_max(rows, wk_int_of(1));
+  if (spec.ndim > 1) WK_TRY(wk_int_check(spec.strides[1]));
   wk__thread.symbols_of = t;
   out->values = out->few;
   if (!(out->few[0] = wk__tensor_shape_only(&spec))) return wk_error_category();

@@ -235,18 +235,24 @@ static void release_trial(trial *c) {
   wk__arena_release(&c->arena);
 }
 
-wk_status wk__tracer_truth(wk__tracer *t, wk_tensor *tensor, bool *out) {
+wk_status wk__tracer_number(wk__tracer *t, wk_tensor *tensor, double *out) {
   trial c = {.t = t};
   bool outer = t->running;
   wk__graph_node *node = wk__tracer_node(t, tensor);
   if (!node) return wk_error_category();
   t->running = true; /* calls compute */
-  double value = 0;
+  *out = 0;
   wk_status status = compute_all(&c, node);
-  if (status == WK_OK) status = wk_tensor_item(value_of(&c, node), &value);
+  if (status == WK_OK) status = wk_tensor_item(value_of(&c, node), out);
   t->running = outer;
   release_trial(&c);
-  *out = value != 0;
+  return status;
+}
+
+wk_status wk__tracer_truth(wk__tracer *t, wk_tensor *tensor, bool *out) {
+  double number = 0;
+  wk_status status = wk__tracer_number(t, tensor, &number);
+  *out = number != 0;
   return status;
 }
 

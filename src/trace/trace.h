@@ -89,6 +89,7 @@ WK_MUST_USE wk_status wk__tracer_constant(wk__tracer *tracer, wk_tensor *tensor)
 /* Whether the one element is not 0: computed beside the graph, with all that it is made of. WK_UNSUPPORTED: it is made
  * of random numbers, or of what cannot be called twice. */
 WK_MUST_USE wk_status wk__tracer_truth(wk__tracer *tracer, wk_tensor *tensor, bool *out_truth);
+WK_MUST_USE wk_status wk__tracer_number(wk__tracer *tracer, wk_tensor *tensor, double *out_number); /* the same */
 bool wk__is_lazy(const wk_tensor *tensor); /* its storage has no bytes yet */
 /* Whether its value is one that the present trace computes: it looks at no input. */
 bool wk__is_computed_here(const wk_tensor *tensor);

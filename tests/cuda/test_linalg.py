@@ -188,3 +188,17 @@ def test_large_ones(name, dtype):
     for size in sizes + [(350, 270), (270, 350)] * name.startswith("qr") + [(350, 270)] * (name == "lu"):
         found, wanted = reconstructed(name, matrices(*size, dtype=dtype))
         assert (found - wanted).abs().max() < 30 * 300 * torch.finfo(dtype).eps * wanted.abs().max()
+
+
+@pytest.mark.filterwarnings("error:.*will fall back.*")
+def test_the_exponential_of_a_matrix():
+    torch.manual_seed(0)
+    for size, dtype in (
+        ((4, 4), torch.float64),
+        ((2, 3, 9, 9), torch.float64),
+        ((5, 5), torch.complex128),
+        ((0, 0), torch.float64),
+    ):
+        a = torch.randn(size, dtype=dtype) * 3
+        wanted, found = L.matrix_exp(a), L.matrix_exp(a.cuda())
+        assert found.dtype == dtype and torch.allclose(found.cpu(), wanted, rtol=1e-12, atol=1e-10)

@@ -167,7 +167,7 @@ def test_scan_has_a_derivative():
         (lambda: scan(torch.add, [], X), r"scan\(\) operator requires init leaves."),
         (lambda: scan(torch.add, 3, X), "All init leaves must be a Tensor but got 3"),
         (lambda: scan(torch.add, X, [X, 2]), "All xs leaves must be a Tensor but got 2"),
-        (lambda: scan(torch.add, X, X, dim=2), "All xs leaves must at least have 'dim' number of dimensions"),
+        (lambda: scan(torch.add, X, [X, X[0]], dim=1), "All xs leaves must at least have 'dim' number of dimensions"),
         (lambda: map(torch.add, [3]), "Mapped xs can only consist of tensors"),
         (lambda: map(torch.add, torch.ones(0, 2)), "Leading dimensions of mapped xs cannot be 0."),
         (lambda: map(torch.add, [torch.ones(2), torch.ones(3)]), "must be consistent"),
@@ -176,3 +176,53 @@ def test_scan_has_a_derivative():
 def test_scan_and_map_refuse(run, message):
     with pytest.raises(RuntimeError, match=message):
         run()
+
+
+# ---- under vmap; the operators of graphs; bad arguments ----
+
+
+def test_a_cond_of_each_example():
+    truths = torch.tensor([True, False, True])
+    x = torch.arange(12.0).reshape(3, 4) / 8
+
+    def one(truth, x):
+        return torch.cond(truth, lambda x: x.sin(), lambda x: x * 2, (x,))
+
+    wanted = torch.stack([one(truth, row) for truth, row in zip(truths, x, strict=True)])
+    assert torch.equal(torch.vmap(one)(truths, x), wanted)
+    assert torch.equal(torch.vmap(one)(truths[:, None], x), wanted)
+    alike = torch.vmap(one, in_dims=(None, 0))
+    assert torch.equal(alike(torch.tensor(False), x), x * 2)
+    assert torch.equal(torch.vmap(one, in_dims=(0, None))(truths[:2], x[1]), torch.stack([x[1].sin(), x[1] * 2]))
+    captured_alike(torch.vmap(one), (truths, x), (~truths, x + 1))
+    leaf, other = (x.clone().requires_grad_() for _ in range(2))
+    torch.vmap(one)(truths, leaf).sum().backward()
+    torch.stack([one(truth, row) for truth, row in zip(truths, other, strict=True)]).sum().backward()
+    assert torch.equal(leaf.grad, other.grad)
+
+
+def test_operators_that_graphs_name():
+    ops = torch.ops.higher_order
+    carry, ys = scan(lambda c, x: (c + x, c * x), X[0], X)
+    for plain, found in zip((carry, ys), ops.scan(lambda c, x: [c + x, c * x], [X[0]], [X], ()), strict=True):
+        assert torch.equal(plain, found)
+    (found,) = ops.associative_scan(lambda a, b: [a * b], [X], ())
+    assert torch.equal(found, X.cumprod(0))
+    (found,) = ops.map_impl(lambda x, y: [x + y], [X], (X[0],))
+    assert torch.equal(found, X + X[0])
+    assert [op.name() for op in (ops.scan, ops.associative_scan, ops.map_impl)] == [
+        "scan",
+        "associative_scan",
+        "map_impl",
+    ]
+
+
+def test_what_scan_refuses():
+    with pytest.raises(IndexError, match=r"Dimension out of range \(expected to be in range of \[-2, 1\], but got 5\)"):
+        scan(lambda c, x: (c + x, c * x), X[0], X, dim=5)
+    with pytest.raises(RuntimeError, match="Expected init and carry to have same metadata but found:"):
+        scan(lambda c, x: ((c + x).double(), c * x), X[0], X)
+    with pytest.raises(RuntimeError, match="Expected init and carry to have same metadata but found:"):
+        scan(lambda c, x: (c[:1] * 2, c * x), X[0], X)
+    with pytest.raises(RuntimeError, match="scan dimension > 0"):
+        scan(lambda c, x: (c + x, c * x), X[0], torch.tensor(1.0))

@@ -3,8 +3,8 @@
 recompile_limit: segments a position, for compiled functions that are there and that will be. assume_static_by_default,
 automatic_dynamic_shapes: what compile(dynamic=None) means, for functions that will be compiled: sizes are numbers until
 they are seen to change; or symbols at once (the first is False); or numbers always (the second is False).
-capture_dynamic_output_shape_ops: of functions that will be compiled without fullgraph, sizes that values decide (those
-of nonzero() and x[mask]) do not break the graph. hot_rounds, quiet_rounds: under `python -m wick --compile`, how many
+capture_dynamic_output_shape_ops, capture_scalar_outputs: of functions that will be compiled without fullgraph, sizes
+that values decide (those of nonzero() and x[mask]) and integers (item(), tolist()) do not break the graph. hot_rounds, quiet_rounds: under `python -m wick --compile`, how many
 rounds of a loop run before it is compiled, and how many without tensors before Python's own loop gets it.
 """
 

@@ -3,6 +3,7 @@
 import wick
 
 from ..utils._pytree import tree_flatten, tree_unflatten
+from .control_flow import _wrapped
 
 
 def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
@@ -22,7 +23,7 @@ def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise
         raise ValueError("Expected at least 1 xs leaf")
     if any(not isinstance(leaf, wick.Tensor) for leaf in leaves):
         raise ValueError(f"xs leaves must be a Tensor, but got {xs}")
-    dim = dim + leaves[0].dim() if dim < 0 else dim
+    dim = _wrapped(dim, leaves[0])
     if any(leaf.shape[dim] != leaves[0].shape[dim] for leaf in leaves):
         raise ValueError("All xs leaves must at least have the same number of elements along dim")
 

@@ -1,7 +1,7 @@
 """torch.cond, while_loop, scan and map: control flow as calls.
 
 In: functions and trees of tensors. Out: what the loop or branch written in Python gives, with its derivatives. Only the
-branch that is taken is run. Captured, a branch or loop on a tensor's value is one operator of the graph, with graphs of
+branch that is taken is run, but where a vmap has a truth for each example: then both are, and each gets its own. Captured, a branch or loop on a tensor's value is one operator of the graph, with graphs of
 its own; where its functions do more than to compute (they write, draw random numbers, have effects) the value is looked
 at, which ends a segment. One on a bool, a number or a size is guarded; scan and map are unrolled.
 """
@@ -35,6 +35,21 @@ def _check_branches(pred, true_fn, false_fn, operands):
         )
 
 
+def _has_examples(pred):
+    """It is of the innermost level, a vmap, and has a value an example."""
+    found = _C._level_unwrap(pred) if _C._level_depth() else None
+    return found is not None and found[1] is not None
+
+
+def _both(pred, taken, other):
+    """Example by example, leaf by leaf."""
+    (first, tree), (second, other_tree) = tree_flatten(taken), tree_flatten(other)
+    if tree != other_tree:
+        raise RuntimeError(f"Unmatched output spec from torch.cond branches: true branch {tree} vs false {other_tree}")
+    truth = pred.reshape(())
+    return tree_unflatten([wick.where(truth, a, b) for a, b in zip(first, second, strict=True)], tree)
+
+
 def cond(pred, true_fn, false_fn, operands=()):
     """true_fn(*operands) where pred is true, else false_fn(*operands).
 
@@ -45,6 +60,8 @@ def cond(pred, true_fn, false_fn, operands=()):
     """
     if not isinstance(pred, (bool, int, float)):
         _check_branches(pred, true_fn, false_fn, operands)
+        if _has_examples(pred):
+            return _both(pred, true_fn(*operands), false_fn(*operands))
         recorded = _recorded_branches(pred, true_fn, false_fn, operands)
         if recorded is not None:
             return recorded[0]
@@ -159,6 +176,33 @@ def _check_scanned(combine_fn, carried, scanned, dim, reverse):
         raise RuntimeError("All xs leaves must at least have 'dim' number of dimensions and scan dimension > 0")
 
 
+def _wrapped(dim, leaf):
+    """dim from the front."""
+    if not isinstance(dim, int) or not isinstance(leaf, wick.Tensor) or not leaf.dim():
+        return dim
+    if not -leaf.dim() <= dim < leaf.dim():
+        least, most = -leaf.dim(), leaf.dim() - 1
+        raise IndexError(f"Dimension out of range (expected to be in range of [{least}, {most}], but got {dim})")
+    return dim % leaf.dim()
+
+
+def _check_carried(init, carry):
+    """What is carried keeps its kind."""
+    (before, tree), (after, other) = tree_flatten(init), tree_flatten(carry)
+    if tree != other:
+        raise RuntimeError(f"Expected init and carry to have the same structure but found {tree} and {other}.")
+    for k, (a, b) in enumerate(zip(before, after, strict=True)):
+        differ = [
+            f"'{what}: {of(a)} vs {of(b)}'"
+            for what, of in (("shape", lambda t: t.shape), ("dtype", lambda t: t.dtype), ("device", lambda t: t.device))
+            if of(a) != of(b)
+        ]
+        if differ:
+            raise RuntimeError(
+                f"Expected init and carry to have same metadata but found:\npair[{k}] differ in {', '.join(differ)}"
+            )
+
+
 def _room(leaf, dim):
     """Where the slices are stacked: along the first dim where they have too few."""
     return dim if dim < leaf.dim() + 1 else 0
@@ -180,12 +224,13 @@ def scan(combine_fn, init, xs, *, dim=0, reverse=False):
     scanned, tree = tree_flatten(xs)
     if not scanned:
         return init, []
-    dim = dim + scanned[0].dim() if isinstance(dim, int) and dim < 0 else dim
+    dim = _wrapped(dim, scanned[0])
     _check_scanned(combine_fn, tree_flatten(init)[0], scanned, dim, reverse)
     places = range(scanned[0].shape[dim])
     carry, results = init, []
     for place in reversed(places) if reverse else places:
         carry, y = combine_fn(carry, tree_unflatten([leaf.select(dim, place) for leaf in scanned], tree))
+        _check_carried(init, carry)
         results.append(y)
     return carry, _stacked(results, dim, reverse)
 

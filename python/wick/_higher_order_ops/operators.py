@@ -1,6 +1,7 @@
 """torch.ops.higher_order: control flow as the nodes of a graph name it, with graphs for functions."""
 
 from . import control_flow
+from .associative_scan import associative_scan as _scanned
 
 
 class HigherOrderOperator:
@@ -39,3 +40,33 @@ def _while_loop(cond_fn, body_fn, carried_inputs, additional_inputs=()):
 
 cond = HigherOrderOperator("cond", _cond)
 while_loop = HigherOrderOperator("while_loop", _while_loop)
+
+
+def _scan(combine_fn, init, xs, additional_inputs=()):
+    """[*carry, *ys] along the first dim; combine_fn takes and gives lists, one behind the other."""
+    carried = len(init)
+
+    def step(carry, x):
+        made = list(combine_fn(*carry, *x, *additional_inputs))
+        return made[:carried], made[carried:]
+
+    carry, ys = control_flow.scan(step, list(init), list(xs))
+    return [*carry, *ys]
+
+
+def _associative_scan(combine_fn, xs, additional_inputs=()):
+    """Along the first dim; combine_fn takes the leaves of both sides, one behind the other."""
+
+    def combine(left, right):
+        return list(combine_fn(*left, *right, *additional_inputs))
+
+    return _scanned(combine, list(xs), 0, combine_mode="generic")
+
+
+def _map_impl(f, xs, pos_args=()):
+    return list(control_flow.map(lambda x, *args: list(f(*x, *args)), list(xs), *pos_args))
+
+
+scan = HigherOrderOperator("scan", _scan)
+associative_scan = HigherOrderOperator("associative_scan", _associative_scan)
+map_impl = HigherOrderOperator("map_impl", _map_impl)

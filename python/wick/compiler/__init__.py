@@ -140,10 +140,10 @@ def _sizes(dynamic):
 
 
 def _counts():
-    """Sizes that values decide are symbols of the graph; with fullgraph they are in any case."""
+    """Sizes (1) and integers (2) that values decide are symbols of the graph; with fullgraph they are in any case."""
     from .._dynamo import config
 
-    return config.capture_dynamic_output_shape_ops
+    return config.capture_dynamic_output_shape_ops + 2 * config.capture_scalar_outputs
 
 
 def _compiled(function, settings):

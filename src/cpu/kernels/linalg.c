@@ -266,11 +266,10 @@ static wk_status ldl_solve(wk__call *c) {
 /* ---- the exponential ---- */
 
 /* The largest sum of a row's absolute values. */
-static double norm_of(wk_tensor *wide, wk_status *status) {
+static wk_status norm_of(wk_tensor *wide, double *out) {
   wk_int last = wk_int_of(-1);
   wk_tensor *most = wk_max(wk_sum_dim_IntList(wk_abs(wide), &last, 1, false, WK_DTYPE_NONE));
-  *status = most ? WK_OK : wk_error_category();
-  return most ? *(const double *)wk__data(most) : 0;
+  return most ? wk_tensor_item(most, out) : wk_error_category();
 }
 /* 1 + A + A^2 / 2 + ... of A / 2^s, squared s times: what is left out after 18 terms is below double's precision. */
 static wk_tensor *exponential(wk_tensor *wide, int s) {
@@ -284,14 +283,14 @@ static wk_tensor *exponential(wk_tensor *wide, int s) {
   while (s-- > 0) sum = wk_matmul(sum, sum);
   return sum;
 }
+/* By operators alone, which are those of a's device. */
 static wk_status matrix_exp(wk__call *c) {
   wk_tensor *a = c->args[0].tensor;
-  wk_status status;
+  double norm;
   if (wk__numel(a) == 0) return WK_OK;
   bool is_complex = wk_dtype_is_complex((wk_dtype)a->dtype);
   wk_tensor *wide = wk__in_dtype(a, is_complex ? WK_COMPLEX128 : WK_FLOAT64);
-  double norm = wide ? norm_of(wide, &status) : 0;
-  WK_TRY(wide ? status : wk_error_category());
+  WK_TRY(wide ? norm_of(wide, &norm) : wk_error_category());
   int s = isfinite(norm) && norm > 0.5 ? (int)ceil(log2(norm / 0.5)) : 0;
   wk_tensor *sum = exponential(wide, s);
   return sum ? wk__copy_into(c->outputs[0], sum) : wk_error_category();

@@ -21,8 +21,8 @@
 enum {
   WK__QUANT_FEW_ROWS = 6,
   WK__BF16_FEW_ROWS = 8, /* the same of bfloat16 */
-  WK__INT4_COLUMNS = 16,  /* rows of the weight in a panel */
-  WK__INT4_DEPTH = 8,     /* of each as many neighbours in one word */
+  WK__INT4_COLUMNS = 16, /* rows of the weight in a panel */
+  WK__INT4_DEPTH = 8,    /* of each as many neighbours in one word */
 };
 
 /* ---- integers ---- */

@@ -157,9 +157,10 @@ KERNEL(cholesky)(wk__cuda_matrices given) {
   const wk__cuda_matrices *j = &given;
   int64_t n = j->n;
   double *a = (double *)j->a + block_index() * n * n;
+  bool stops = false; /* as all threads have seen it between two barriers */
   if (thread_index() == 0) failed = 0;
   wait_for_block();
-  for (int64_t c = 0; c < n && !failed; c++) {
+  for (int64_t c = 0; c < n && !stops; c++) {
     if (thread_index() == 0) {
       double rest = a[c * n + c];
       for (int64_t o = 0; o < c; o++) rest -= a[c * n + o] * a[c * n + o];
@@ -167,7 +168,8 @@ KERNEL(cholesky)(wk__cuda_matrices given) {
       a[c * n + c] = rest > 0 ? root(rest) : rest;
     }
     wait_for_block();
-    for (int64_t i = c + 1 + thread_index(); i < n && !failed; i += thread_count())
+    stops = failed;
+    for (int64_t i = c + 1 + thread_index(); i < n && !stops; i += thread_count())
       a[i * n + c] = (a[i * n + c] - dot(a + i * n, a + c * n, c)) * (1 / a[c * n + c]);
     wait_for_block();
   }

@@ -609,6 +609,9 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   bool scalar =
       t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type || t == &PyUnicode_Type;
   bool number_of = t == &PyLong_Type || t == &PyFloat_Type || t == &PyComplex_Type;
+  bool int_of_tensor = t == &PyLong_Type && count == 1 && !names && wk__is_tensor_object(f, args[0]);
+  PyObject *counted = int_of_tensor ? wk__counted_item(f, args[0]) : NULL;
+  if (counted || PyErr_Occurred()) return counted;
   if (scalar && count && wk__is_tensor_object(f, args[0]))
     return wk__refuse_as(f, number_of ? WK__REFUSED_VALUE : WK__REFUSED_BREAK, "%s() of a tensor's value", t->tp_name);
   wk_int x;

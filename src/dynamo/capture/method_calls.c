@@ -296,6 +296,9 @@ static PyObject *tensor_method(wk__frame *f, wk__recording *r, PyObject *self, c
   bool hooks = strcmp(name, "register_hook") == 0 || strcmp(name, "register_post_accumulate_grad_hook") == 0;
   if (!names && given == 1 && hooks) return register_hook(f, r, self, name, callable, args, count, rest[0]);
   if (what == WK__KNOWN_RESHAPES) return reshape_in_place(f, self, name, callable, args, count, names, self_is_first);
+  bool item = !names && !given && strcmp(name, "item") == 0, list = !names && !given && strcmp(name, "tolist") == 0;
+  PyObject *counted = item ? wk__counted_item(f, self) : list ? wk__counted_list(f, self) : NULL;
+  if (counted || PyErr_Occurred()) return counted;
   if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "Tensor.%s() takes the tensor's value", name);
   if (!names && given == 1 && strcmp(name, "__deepcopy__") == 0) return wk__tensor_deepcopy_call(f, self);
   if (what == WK__KNOWN_BY_CODE) return wk__tensor_of_data(f, callable, args, count, names, self_is_first);

@@ -54,9 +54,12 @@ wk_int wk__counted_rows(wk__recording *r, int64_t now) {
   if (!env || now > LARGEST) return WK_INT_POISONED;
   if (wk__grow(&r->symbols, &r->symbol_capacity, r->symbol_count + 1, sizeof *r->symbols) != WK_OK)
     return WK_INT_POISONED;
+  snprintf(name, sizeof name, "u%lld", (long long)r->counted);
+  wk_int symbol = wk__shape_env_symbol(env, name, now, 0, LARGEST);
+  if (wk_int_is_poisoned(symbol)) return symbol;
   r->symbols[r->symbol_count++] = (wk__symbol){.reg = -1, .dim = -1, .counted = true};
-  snprintf(name, sizeof name, "u%lld", (long long)r->counted++);
-  return wk__shape_env_symbol(env, name, now, 0, LARGEST);
+  r->counted++;
+  return symbol;
 }
 
 bool wk__is_counted(const wk__recording *r, wk_int x) {

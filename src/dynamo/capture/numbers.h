@@ -20,6 +20,10 @@ WK_MUST_USE wk_status wk__describe_tensor(wk__recording *r, wk__reg reg, const w
 /* ---- sizes that values decide: symbols that the graph tells while it is run ---- */
 /* For the tracer: rows of a result. WK_INT_POISONED where they are not to be a symbol. */
 wk_int wk__counted_rows(wk__recording *r, int64_t now);
+/* item() or int() of a tensor, tolist() of a few integers (counted.c). -> new; NULL without an exception: done plainly
+ */
+PyObject *wk__counted_item(wk__frame *f, PyObject *tensor);
+PyObject *wk__counted_list(wk__frame *f, PyObject *tensor);
 bool wk__is_counted(const wk__recording *r,
                     wk_int x); /* such a symbol is in it: it has no value before the graph is run */
 

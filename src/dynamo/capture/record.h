@@ -181,6 +181,7 @@ typedef struct wk__recording {
   wk__symbol *symbols; /* in the order of the graph's environment */
   int64_t symbol_count, symbol_capacity;
   int64_t counted;            /* of them */
+  bool takes_item;            /* one is being made for item() or its kind */
   wk__symbol misfit;          /* ranged: a marked size that cannot be a symbol in its range, */
   int64_t misfit_size;        /* and this is it */
   wk__map expressions;        /* an expression -> the region's own int object */

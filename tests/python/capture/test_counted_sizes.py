@@ -1,9 +1,12 @@
 """Sizes that values decide are symbols of one graph: bits and gradients of eager mode, for other counts as well; where
 such a size is not what was captured the call is run plainly."""
 
+import gc
+
 import pytest
 
 import wick as torch
+from wick import _C
 from wick.nn import functional as F
 
 X = torch.arange(20.0).mul(37).remainder(11).sub(5).reshape(4, 5)
@@ -81,7 +84,14 @@ def sizes_of(x):
 def after(x):
     chosen = x[x > 0]
     both = torch.cat([chosen, x[x < 0]])
-    return F.softmax(chosen, 0), *chosen.sort(), both, chosen[:, None] * chosen[None, :], chosen.mean(), chosen.clone().add_(1)
+    return (
+        F.softmax(chosen, 0),
+        *chosen.sort(),
+        both,
+        chosen[:, None] * chosen[None, :],
+        chosen.mean(),
+        chosen.clone().add_(1),
+    )
 
 
 def nested(x):
@@ -265,3 +275,122 @@ def test_second_derivatives():
             (first,) = torch.autograd.grad(function(leaf), leaf, create_graph=True)
             found.append((first, *torch.autograd.grad(first.sum(), leaf)))
         same(*found)
+
+
+# ---- item(), int(), tolist() ----
+
+
+def made(n):
+    k = n[0].item()
+    return torch.zeros(k) + 1, torch.arange(k) * 2, torch.ones(k * 3).view(k, -1) * 2, k
+
+
+def parts(x, n):
+    a, b, c = n.tolist()
+    return x.split([a, b, c]), x[:b] * 2, x.narrow(0, 0, a) + 1
+
+
+def widened(x, n):
+    k = int(n[1])
+    return x[0].expand(k, 5) + 1, x.sum() / k, F.pad(x, (0, k))
+
+
+def test_integers_of_tensors_are_sizes_of_one_graph():
+    one_graph(made, (torch.tensor([4]),), (torch.tensor([7]),))
+    one_graph(parts, (X, torch.tensor([1, 2, 1])), (X + 1, torch.tensor([2, 2, 0])))
+    one_graph(widened, (X, torch.tensor([1, 3])), (X + 1, torch.tensor([3, 6])))
+
+
+def grouped(x, experts):
+    order = experts.argsort(stable=True)
+    counts = torch.bincount(experts, minlength=3).tolist()
+    return [part.sum(0) for part in x[order].split(counts)]
+
+
+def grouped_by_matrix(x, experts):
+    order = experts.argsort(stable=True)
+    return [part.sum(0) for part in x[order].split(F.one_hot(experts, 3).sum(0).tolist())]
+
+
+def test_counts_that_split():
+    calls = (BOXES, EXPERTS), (BOXES + 1, torch.tensor([0, 0, 2, 1, 0, 2]))
+    one_graph(grouped_by_matrix, *calls)
+    compiled = torch.compile(grouped, fullgraph=True)  # how many numbers there are depends on values: in pieces
+    for args in (*calls, *calls):
+        same(grouped(*args), compiled(*args))
+        same(gradients(grouped, *args), gradients(compiled, *args))
+
+
+@pytest.mark.parametrize("n", [-3, 0, 1, 2**40])
+def test_integers_that_are_no_sizes(n):
+    def scaled(x, n):
+        return x * n.item(), n.item() + 1
+
+    compiled = torch.compile(scaled, fullgraph=True)
+    for given in (5, n, 5, n, n, 6):
+        same(scaled(X, torch.tensor(given)), compiled(X, torch.tensor(given)))
+
+
+def test_an_integer_that_is_printed():
+    def shown(x):
+        n = (x > 0).sum().item()
+        return x * 2, f"{n} of {x.numel()}"
+
+    compiled = torch.compile(shown, fullgraph=True)
+    for k in range(24):
+        same(shown(X + k % 7), compiled(X + k % 7))
+
+
+def test_settings_say_what_is_a_symbol():
+    def taken(n):
+        return torch.zeros(n.item()) + 1
+
+    compiled = torch.compile(taken)
+    same(taken(torch.tensor(3)), compiled(torch.tensor(3)))
+    assert len(compiled.report()) == 2
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        compiled = torch.compile(taken)
+    for n in (3, 4, 5, 6):
+        same(taken(torch.tensor(n)), compiled(torch.tensor(n)))
+    assert len(compiled.report()) == 1
+
+
+# ---- nothing is lost, whatever fails ----
+
+
+@pytest.mark.skipif(not hasattr(_C, "_fault_arm"), reason="a build without checks")
+def test_an_allocation_that_fails():
+    def chosen(x):
+        found = x[x > 0] * 2
+        return found.sum(), found.shape[0]
+
+    wanted = chosen(X)
+    for n in range(1, 600, 3):
+        compiled = torch.compile(chosen, fullgraph=True)
+        _C._fault_arm(n)
+        try:
+            for _ in range(3):
+                same(wanted, compiled(X))
+        except (MemoryError, RuntimeError):
+            pass
+        finally:
+            _C._fault_arm(0)
+        same(wanted, compiled(X))
+
+
+@pytest.mark.skipif(not hasattr(_C, "_live_allocations"), reason="a build without checks")
+def test_what_stages_hold_is_given_back():
+    def train(x):
+        return (x[x > 0] * 2).sum()
+
+    def rounds(count):
+        for _ in range(count):
+            compiled = torch.compile(train, fullgraph=True)
+            for _ in range(3):
+                compiled(X.clone().requires_grad_()).backward()
+        gc.collect()
+        return _C._live_allocations()
+
+    rounds(20)
+    before = rounds(1)
+    assert rounds(20) <= before
