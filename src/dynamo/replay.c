@@ -202,6 +202,18 @@ static wk_status run_executor(const wk__segment *g, graph_run *run) {
   return wk__compiled_graph_run_telling(g->executor, run->inputs, run->numbers, run->results, run->symbols);
 }
 
+/* Versions of the inputs, where one counts more writes than the graph does. */
+static uint32_t *versions_before(const wk__segment *g, const graph_run *run) {
+  uint32_t *versions = g->input_writes ? PyMem_RawMalloc((size_t)run->input_count * sizeof *versions) : NULL;
+  for (int64_t i = 0; versions && i < run->input_count; i++) versions[i] = wk__version(run->inputs[i]);
+  return versions;
+}
+static void count_writes(const wk__segment *g, const graph_run *run, const uint32_t *versions) {
+  for (int64_t i = 0; i < run->input_count; i++)
+    for (uint32_t done = wk__version(run->inputs[i]) - versions[i]; done < g->input_writes[i]; done++)
+      wk__version_bump(run->inputs[i]);
+}
+
 static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
   graph_run run;
   if (drop_stale_grads(s, g, values) < 0) return -1;
@@ -210,9 +222,12 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
   if (result < 0) PyErr_NoMemory();
   if (result == 0) {
     uint8_t *states = states_before_draws(g);
+    uint32_t *versions = versions_before(g, &run);
     if (g->lets_others_run) wk__gil_give();
     wk_status status = run_executor(g, &run);
     if (g->lets_others_run) wk__gil_take_back();
+    if (status == WK_OK && versions) count_writes(g, &run, versions);
+    PyMem_RawFree(versions);
     if (status == WK_OK && g->has_bases) {
       (void)wk__segment_bind((wk__segment *)g, s->binding, values);
       take_counted(g, run.symbols);

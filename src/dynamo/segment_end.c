@@ -206,6 +206,24 @@ static bool has_own_count(const wk__session *s, const wk_tensor *t) {
   return t->own_version && (input < 0 || wk__tracer_input(s->tracer, input)->own_version != t->own_version);
 }
 
+/* An input that is written twice counts two writes, and the graph does one. Where a tape leaves the region, which may
+ * have kept the input as the graph left it, it stays at that. */
+static wk_status note_writes(const wk__session *s, wk__segment *g, int64_t outputs) {
+  const int count = wk__tracer_input_count(s->tracer);
+  for (int64_t i = 0; i < outputs; i++)
+    if (g->output_taped[i]) return WK_OK;
+  for (int i = 0; i < count; i++) {
+    uint32_t writes = wk__tracer_input_writes(s->tracer, i);
+    if (writes <= 1) continue;
+    if (!g->input_writes) {
+      g->input_writes = wk__arena_alloc(&g->recording->arena, (size_t)count * sizeof *g->input_writes);
+      if (!g->input_writes) return WK_OUT_OF_MEMORY;
+    }
+    g->input_writes[i] = writes;
+  }
+  return WK_OK;
+}
+
 /* The nodes of needed tensors, while the tracer still knows them; their tape as it is now. */
 static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *needed, wk__graph_node **nodes,
                                  wk__tape_walk *w) {
@@ -238,6 +256,7 @@ static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *nee
     r->registers[reg].output = (int)count++;
   }
   find_later_bases(s, g, count);
+  WK_TRY(note_writes(s, g, count));
   return check_written(s);
 }
 

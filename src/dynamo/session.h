@@ -278,8 +278,9 @@ struct wk__segment {
   bool *sliced;           /* (graph->output_count) its grad_fn is a CopySlices, whatever replaying makes of it */
   wk__input_view *views;  /* (view_count) */
   int64_t view_count;
-  bool *input_written; /* (input_count) */
-  bool inputs_fixed;   /* all of them: their memory is as it was */
+  bool *input_written;    /* (input_count) */
+  uint32_t *input_writes; /* (input_count) how many the program did, of which the graph does the last; NULL: one each */
+  bool inputs_fixed;      /* all of them: their memory is as it was */
   wk__do *steps;
   int64_t step_count;
   /* end */

@@ -19,6 +19,7 @@ struct wk__trace_cell {
   wk__graph_node *node;
   wk__trace_record *records; /* of every tensor that looked at it */
   uint32_t version;          /* writes so far */
+  uint32_t counted;          /* those of them that the storage counts; others are counted by x.data itself */
   int input;                 /* of a real storage; -1 */
   bool shared;               /* other inputs look at the same storage: it cannot be written */
   uint8_t tried;             /* what was open (wk__tracer_try_begin) when tracing made it */

@@ -279,6 +279,11 @@ bool wk__is_computed_here(const wk_tensor *tensor) {
   return r && r->tracer == wk__thread.tracer && !wk__thread.tracer->suspended && r->cell->input < 0;
 }
 
+uint32_t wk__tracer_input_writes(const wk__tracer *t, int index) {
+  const wk__trace_record *r = wk__map_get(&t->tensors, (uint64_t)(uintptr_t)t->inputs[index]);
+  return r && r->cell->input == index ? r->cell->counted : 0;
+}
+
 void wk__tracer_let_become(wk__tracer *t, const wk_tensor *input) { t->becoming = input; }
 bool wk__trace_is_let(const wk_tensor *tensor) {
   return wk__thread.tracer && !wk__thread.tracer->suspended && wk__thread.tracer->becoming == tensor;

@@ -76,7 +76,8 @@ wk__shape_env *wk__tracer_env(wk__tracer *tracer);
 /* An input without values whose one dim is the symbol, for one that is the size of no other input. */
 WK_MUST_USE wk_status wk__tracer_size_input(wk__tracer *tracer, wk_int symbol);
 int wk__tracer_input_count(const wk__tracer *tracer);
-wk_tensor *wk__tracer_input(const wk__tracer *tracer, int index); /* borrowed: the real tensor behind input i, */
+uint32_t wk__tracer_input_writes(const wk__tracer *tracer, int index); /* how many its storage has counted */
+wk_tensor *wk__tracer_input(const wk__tracer *tracer, int index);      /* borrowed: the real tensor behind input i, */
 /* and the one that the program gave, which may have become something else since: then they are two. */
 wk_tensor *wk__tracer_given(const wk__tracer *tracer, int index);
 

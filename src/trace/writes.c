@@ -214,6 +214,7 @@ wk_status wk__trace_write(wk__tracer *t, wk_tensor *tensor, wk__graph_node *node
   WK_TRY(replace(r, node));
   r->cell->behind_tape |= writes_behind_tape(r);
   if (r->cell->input >= 0) WK_TRY(wk__graph_mutate(t->graph, r->cell->input, r->cell->node));
+  r->cell->counted += !tensor->own_version;
   wk__version_bump(tensor);
   return WK_OK;
 }

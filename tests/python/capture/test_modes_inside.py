@@ -276,6 +276,32 @@ def test_writes_to_an_argument_are_counted():
     check(f, values)
 
 
+def test_every_write_to_an_argument_is_counted():
+    def f(x):
+        x.add_(1)
+        x.mul_(2)
+        x[0].zero_()
+        return x * 2
+
+    plain, captured = values(), values()
+    f(plain)
+    compiled = torch.compile(f, fullgraph=True)
+    for turn in range(1, 4):
+        compiled(captured)
+        assert captured._version == turn * plain._version
+    assert compiled.captures == 1
+
+
+def test_writes_between_two_looks_are_counted():
+    def f(x):
+        before = x._version
+        x.add_(1)
+        x.mul_(2)
+        return x * (x._version - before)
+
+    check(f, values)
+
+
 # ---- saved tensors ----
 
 
