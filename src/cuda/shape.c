@@ -155,6 +155,25 @@ static bool is_whole(const wk__binding *b, const wk__ptx_shape *s) {
   return chunks && length % step == 0 && WK__REDUCE_CHUNK % step == 0;
 }
 
+static void set_moves(const wk__binding *b, wk__ptx_shape *s) {
+  s->walkers = (uint8_t)b->walker_count;
+  for (int w = 0; w < b->walker_count; w++)
+    for (int d = 0; d < b->p + b->r; d++) {
+      int64_t stride = b->stride[w][d];
+      int move = stride == 0 ? WK__PTX_STILL : stride == 1 ? WK__PTX_ONE : WK__PTX_STRIDED;
+      s->moves[w] |= (uint16_t)(move << 2 * d);
+    }
+}
+
+void wk__shape_of_pieces(const wk__cuda_device *device, const wk__binding *b, wk__ptx_shape *s) {
+  memset(s, 0, sizeof *s);
+  s->mode = WK__PTX_POINTWISE;
+  s->p = (uint8_t)b->p;
+  s->each = WK__PTX_PIECE, s->warps = 1;
+  s->capability = (uint8_t)device->capability;
+  set_moves(b, s);
+}
+
 /* False: the interpreter's. */
 bool wk__shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *b, wk__ptx_shape *s) {
   memset(s, 0, sizeof *s);
@@ -162,7 +181,6 @@ bool wk__shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk_
   s->p = (uint8_t)b->p;
   s->r = (uint8_t)b->r;
   s->capability = (uint8_t)device->capability;
-  s->walkers = (uint8_t)b->walker_count;
   s->wide = wk__shape_count(b, 0, b->p + b->r) > INT32_MAX;
   s->warps = 1;
   s->mode = WK__PTX_POINTWISE;
@@ -176,11 +194,6 @@ bool wk__shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk_
     return false;
   keep_rows(nest, device, b, s);
   s->whole = nest->reduction_dims > 0 && is_whole(b, s);
-  for (int w = 0; w < b->walker_count; w++)
-    for (int d = 0; d < b->p + b->r; d++) {
-      int64_t stride = b->stride[w][d];
-      int move = stride == 0 ? WK__PTX_STILL : stride == 1 ? WK__PTX_ONE : WK__PTX_STRIDED;
-      s->moves[w] |= (uint16_t)(move << 2 * d);
-    }
+  set_moves(b, s);
   return true;
 }
