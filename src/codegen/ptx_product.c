@@ -144,6 +144,21 @@ static void copy_step(writer *w) {
   next_stage(w, w->to);
 }
 
+/* The second block of a multiprocessor lets the first one go ahead: else both multiply, then both compute. */
+static void begin_late(writer *w) {
+  wk__ptx_text *t = &w->text;
+  int number = TWO("sub.u32", wk__ptx_special(t, "%ctaid.x"), wk__ptx_arg_word(t, WK__PRODUCT_LATE)), goes = wk__ptx_predicate(t);
+  int loop = t->labels++, on_time = t->labels++, start = word(w), now = word(w);
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", goes, number, wk__ptx_arg_word(t, WK__PRODUCT_LATE), goes,
+      on_time);
+  SAY("mov.u32 %%r%d, %%clock", start);
+  wk__ptx_label(t, loop);
+  SAY("nanosleep.u32 100;\n\tmov.u32 %%r%d, %%clock;\n\tsub.u32 %%r%d, %%r%d, %%r%d", now, now, now, start);
+  SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", goes, now, wk__ptx_arg_word(t, WK__PRODUCT_CYCLES), goes,
+      loop);
+  wk__ptx_label(t, on_time);
+}
+
 static void begin(writer *w) {
   wk__ptx_text *t = &w->text;
   w->tid = wk__ptx_special(t, "%tid.x"), w->lane = WITH("and.b32", w->tid, 31), w->warp = WITH("shr.u32", w->tid, 5);
@@ -442,6 +457,7 @@ static void write_results(writer *w) {
 
 static void write_tile(writer *w) {
   int loop = w->text.labels++, done = w->text.labels++, more = wk__ptx_predicate(&w->text);
+  if (w->behind) begin_late(w);
   begin(w);
   if (w->p->warpgroups) {
     w->tiles = 1, w->groups = w->p->columns / 8;

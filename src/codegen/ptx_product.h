@@ -7,7 +7,8 @@
  *
  * What comes behind a product, a nest over its rows and columns, may be done by its kernel: a tile is rounded to C's
  * type and goes through shared memory to where a thread has pieces of rows, and the nest's work is done on these. Two
- * blocks have a multiprocessor then, so that one computes while the other multiplies.
+ * blocks have a multiprocessor then, of which one computes while the other multiplies, since the second one of the
+ * first round begins half a tile late.
  * Tests: tests/cuda/test_products.py. */
 #ifndef WICK_CODEGEN_PTX_PRODUCT_H
 #define WICK_CODEGEN_PTX_PRODUCT_H
@@ -56,6 +57,8 @@ typedef enum wk__ptx_product_arg {
   WK__PRODUCT_STEPS, /* of k, of a split */
   WK__PRODUCT_BATCHES,
   WK__PRODUCT_SPLITS,
+  WK__PRODUCT_LATE,  /* with a nest behind it: blocks from this number to twice it wait */
+  WK__PRODUCT_CYCLES, /* for so long */
   WK__PRODUCT_ARGS
 } wk__ptx_product_arg;
 

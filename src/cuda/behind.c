@@ -78,9 +78,14 @@ static void note_time(const run *r, const wk__nest *nest, CUevent begin) {
   wk__cuda_time_end(r->stream, begin, name);
 }
 
+/* About what a step of k takes a tile that has the multiprocessor to itself, on an H100. */
+enum { CYCLES_A_STEP = 700 };
+
 static wk_status give(run *r, const wk__nest *nest, const wk__cuda_kernel *k) {
   int64_t words[WK__PRODUCT_ARGS + WK__PTX_MAX_ARGS];
   wk__cuda_address addresses[WK__PRODUCT_ARGS + WK__PTX_MAX_ARGS];
+  r->cores.args[WK__PRODUCT_LATE] = r->stream->device->multiprocessors;
+  r->cores.args[WK__PRODUCT_CYCLES] = r->cores.args[WK__PRODUCT_STEPS] * CYCLES_A_STEP;
   int count = wk__cuda_cores_addresses(&r->cores, addresses);
   memcpy(words, r->cores.args, sizeof r->cores.args);
   count += wk__cuda_collect_args(k, r->stream, &r->binding, r->fused->whole, NULL, words + WK__PRODUCT_ARGS,

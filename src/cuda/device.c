@@ -5,6 +5,7 @@
 #include "random/generator.h"
 
 static const wk__fusion_facts facts = {.compiles = true,
+                                       .columns_apart = true,
                                        .beside = WK__BESIDE_PRODUCTS | WK__BESIDE_WANTED,
                                        .beside_dtypes = 1u << WK_FLOAT16 | 1u << WK_BFLOAT16};
 

@@ -107,7 +107,8 @@ typedef struct wk__fusion_facts {
   bool compiles;          /* nests are worth fusing here at all */
   uint8_t beside;         /* WK__BESIDE_..., as bits */
   uint32_t beside_dtypes; /* of which products, as bits */
-  int64_t kept_elements; /* of a row: longer ones are computed again in each phase, not kept */
+  bool columns_apart;     /* a reduction down the columns of what another kernel stores is a kernel of its own */
+  int64_t kept_elements;  /* of a row: longer ones are computed again in each phase, not kept */
 } wk__fusion_facts;
 
 /* ---- recordings: what steps of a graph's run give a stream, noted, to be given again by one call ---- */
