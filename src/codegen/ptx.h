@@ -135,6 +135,9 @@ WK_MUST_USE wk_status wk__ptx_write_pieces(const wk__ptx_behind *behind, const w
 enum { WK__PTX_MOST_KEPT = 16 };
 uint16_t wk__ptx_read_again(const wk__nest *nest, uint8_t out_first[WK__PTX_MOST_KEPT]);
 
+/* Whether some of it is a function that takes a dozen instructions or more. */
+bool wk__ptx_calls_functions(const wk__nest *nest);
+
 /* A nest of one scan and what goes with its elements. */
 bool wk__ptx_is_scanned(const wk__nest *nest);
 
