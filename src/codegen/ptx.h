@@ -117,7 +117,7 @@ enum { WK__PTX_PIECE = 8 };
 typedef struct wk__ptx_behind {
   const wk__nest *nest;
   const wk__ptx_shape *shape;
-  uint64_t taken; /* accesses, as bits */
+  uint64_t taken;      /* accesses, as bits */
   wk__ptx_kernel *out; /* gets the arguments, which stand behind the kernel's own */
 } wk__ptx_behind;
 /* Registers by number: %r of row and column, which are those of a piece that is there, %p whether this one is, %r of

@@ -11,14 +11,14 @@ typedef struct ptx_writer {
   wk__string body;
   wk__var expressions[WK__MAX_WALKERS]; /* instructions whose walkers stand behind the accesses' */
   int expression_count;
-  bool *varies;      /* by instruction: another value for each of the thread's elements; else one for all */
-  bool *emitted;     /* by instruction */
-  uint64_t tables;   /* functions (bits) whose tables are read */
-  int unique;        /* for names */
-  int phase;         /* prefix of registers in long rows, where phases compute values again */
+  bool *varies;                 /* by instruction: another value for each of the thread's elements; else one for all */
+  bool *emitted;                /* by instruction */
+  uint64_t tables;              /* functions (bits) whose tables are read */
+  int unique;                   /* for names */
+  int phase;                    /* prefix of registers in long rows, where phases compute values again */
   const wk__ptx_behind *behind; /* of a nest inside of another kernel, else NULL */
   const wk__ptx_piece *pieces;
-  int piece, first_arg; /* which one is written; where the nest's arguments begin */
+  int piece, first_arg;               /* which one is written; where the nest's arguments begin */
   uint8_t kept_by[WK__PTX_MOST_KEPT]; /* by access that is kept: the phase that puts it there */
   bool scratch;                       /* states are in the scratch memory, else shared */
   bool whole;                         /* all elements of the step are there: none is guarded */

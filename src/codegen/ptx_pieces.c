@@ -1,9 +1,9 @@
-/* A nest's work on pieces of a matrix that another kernel has in registers. In: the nest, and the pieces. Out: lines for
- * the middle of that kernel.
+/* A nest's work on pieces of a matrix that another kernel has in registers. In: the nest, and the pieces. Out: lines
+ * for the middle of that kernel.
  *
  * A thread has several pieces at a time, and what they load is asked for before any of them is computed, so that memory
- * is waited for once. Then each piece is a block of its own, with the names of any pointwise kernel: %c0 and %c1 are its
- * row and column. A piece that is not there is another one that is, and stores nothing. Test:
+ * is waited for once. Then each piece is a block of its own, with the names of any pointwise kernel: %c0 and %c1 are
+ * its row and column. A piece that is not there is another one that is, and stores nothing. Test:
  * tests/cuda/test_behind.py. */
 #include <stdio.h>
 
@@ -77,12 +77,8 @@ static wk_status write_pieces(ptx_writer *w, int count) {
 wk_status wk__ptx_write_pieces(const wk__ptx_behind *behind, const wk__ptx_piece *pieces, int count, int first,
                                wk__string *code, wk__string *out_tables) {
   const wk__nest *nest = behind->nest;
-  ptx_writer w = {.nest = nest,
-                  .shape = behind->shape,
-                  .out = behind->out,
-                  .behind = behind,
-                  .pieces = pieces,
-                  .first_arg = first};
+  ptx_writer w = {
+      .nest = nest, .shape = behind->shape, .out = behind->out, .behind = behind, .pieces = pieces, .first_arg = first};
   for (int v = 1; v < (int)nest->instr_count; v++)
     if (wk__loop_is_reduction(nest->instrs[v].op) || wk__loop_is_scan(nest->instrs[v].op)) return WK_UNSUPPORTED;
   w.expression_count = wk__nest_expressions(nest, w.expressions);

@@ -147,7 +147,8 @@ static void copy_step(writer *w) {
 /* The second block of a multiprocessor lets the first one go ahead: else both multiply, then both compute. */
 static void begin_late(writer *w) {
   wk__ptx_text *t = &w->text;
-  int number = TWO("sub.u32", wk__ptx_special(t, "%ctaid.x"), wk__ptx_arg_word(t, WK__PRODUCT_LATE)), goes = wk__ptx_predicate(t);
+  int number = TWO("sub.u32", wk__ptx_special(t, "%ctaid.x"), wk__ptx_arg_word(t, WK__PRODUCT_LATE)),
+      goes = wk__ptx_predicate(t);
   int loop = t->labels++, on_time = t->labels++, start = word(w), now = word(w);
   SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", goes, number, wk__ptx_arg_word(t, WK__PRODUCT_LATE), goes,
       on_time);
@@ -337,7 +338,8 @@ enum { PIECES = 4 };
 static wk__ptx_piece take_piece(writer *w, int at, int rows, int round, int u, int c) {
   wk__ptx_text *t = &w->text;
   int panels = w->groups / 8, lines = PIECES / panels, panel = u % panels;
-  int piece = WITH("and.b32", w->lane, 7), line = TWO("add.u32", WITH("shr.u32", w->lane, 3), WITH("mul.lo.u32", round, 4 * lines));
+  int piece = WITH("and.b32", w->lane, 7),
+      line = TWO("add.u32", WITH("shr.u32", w->lane, 3), WITH("mul.lo.u32", round, 4 * lines));
   line = WITH("add.u32", line, 4 * (u / panels));
   int from = TWO("add.u32", TWO("add.u32", at, WITH("shl.b32", line, 7)),
                  WITH("shl.b32", TWO("xor.b32", piece, WITH("and.b32", line, 7)), 4));

@@ -57,7 +57,7 @@ typedef enum wk__ptx_product_arg {
   WK__PRODUCT_STEPS, /* of k, of a split */
   WK__PRODUCT_BATCHES,
   WK__PRODUCT_SPLITS,
-  WK__PRODUCT_LATE,  /* with a nest behind it: blocks from this number to twice it wait */
+  WK__PRODUCT_LATE,   /* with a nest behind it: blocks from this number to twice it wait */
   WK__PRODUCT_CYCLES, /* for so long */
   WK__PRODUCT_ARGS
 } wk__ptx_product_arg;

@@ -120,8 +120,8 @@ static wk_status run_as_one(run *r, bool *out_done) {
   wk__shape_of_pieces(r->stream->device, &r->binding, &shape);
   wk__cuda_behind behind = {.product = r->cores.kind, .taken = taken};
   behind.product.behind = true, behind.product.keeps = r->fused->kept, behind.product.columns = WK__PRODUCT_ROWS;
-  const wk__cuda_kernel *k = wk__cuda_kernel_for(wk__cuda_native_of(r->fused->code), nest, r->stream, &r->binding,
-                                                 &shape, &behind);
+  const wk__cuda_kernel *k =
+      wk__cuda_kernel_for(wk__cuda_native_of(r->fused->code), nest, r->stream, &r->binding, &shape, &behind);
   if (!k) return WK_OK;
   wk__cuda_cores_set_columns(&r->cores, &r->product, WK__PRODUCT_ROWS);
   *out_done = true;

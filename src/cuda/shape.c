@@ -111,11 +111,12 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   s->each = (uint8_t)wk__min(wk__ceil_div(rounds, s->warps), WK__PTX_MAX_EACH);
   bool in_registers = wk__shape_chunks(b) == 1 && (int64_t)s->each * s->warps >= rounds && s->each <= most;
   bool columns = lies_in_columns(nest, b), parts = wk__shape_goes_in_parts(nest, d, b);
-  if (in_registers && !columns && wk__shape_length(b) <= WK__PTX_SHORT_ROW) {
+  bool is_short = in_registers && wk__shape_length(b) <= WK__PTX_SHORT_ROW; /* in columns, too: neighbours' threads */
+  if (is_short) {
     s->mode = WK__PTX_SHORT_ROWS;
     s->each = (uint8_t)wk__shape_length(b);
   }
-  if (in_registers && !columns) return true;
+  if (is_short || (in_registers && !columns)) return true;
   s->mode = columns ? WK__PTX_COLUMNS : parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS;
   s->phased = s->mode == WK__PTX_PARTS && !wk__ptx_is_reduced_once(nest);
   s->carries = b->r == 2 && b->size[b->p + 1] >= WK__REDUCE_LANES;

@@ -259,8 +259,9 @@ WK__DECOMPOSE_ONE(cross_entropy_backward) {
   wk_int last = wk_int_of(1);
   wk_tensor *log_p = below_top(ARG(A_self), dtype, ARG(A_top));
   log_p = wk_sub(log_p, wk_unsqueeze(ARG(A_log_sum), -1), wk__v_int(1));
-  wk_tensor *g = wk_nll_loss_backward(ARG(A_grad_output), log_p, ARG(A_target), ARG(A_weight),
-                                      wk__arg_int(c, A_reduction), c->args[A_ignore_index].integer, ARG(A_total_weight));
+  wk_tensor *g =
+      wk_nll_loss_backward(ARG(A_grad_output), log_p, ARG(A_target), ARG(A_weight), wk__arg_int(c, A_reduction),
+                           c->args[A_ignore_index].integer, ARG(A_total_weight));
   wk_tensor *sum = wk_unsqueeze(wk__d_sum(g, &last, 1, false), -1);
   wk_tensor *out = wk_sub(g, wk_mul(wk_exp(log_p), sum), wk__v_int(1));
   return wk__d_cast(out, (wk_dtype)ARG(A_self)->dtype);

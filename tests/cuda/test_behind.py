@@ -22,7 +22,7 @@ def gives_the_same(f, *args):
     for _ in range(3):
         found = compiled(*args)
         found = found if isinstance(found, tuple) else (found,)
-        for x, y in zip(expected, found):
+        for x, y in zip(expected, found, strict=True):
             assert torch.equal(x, y) and x.stride() == y.stride() and x.dtype == y.dtype
 
 
@@ -88,7 +88,7 @@ def test_gradients_of_a_block():
     run = torch.compile(block)
     for _ in range(3):
         step().backward()
-        for p, grad in zip([x, *block.parameters()], expected):
+        for p, grad in zip([x, *block.parameters()], expected, strict=True):
             assert torch.equal(p.grad, grad)
 
 

@@ -6,10 +6,10 @@
  * `_cross_entropy` is log-softmax and this at once, for eager calls: rows are read, and only the gradient has the
  * input's size. Each number is rounded as the two would round it, so the bits are theirs.
  * Tests: tests/ops/, tests/python/. */
+#include "ops/rules/nll.h"
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "ops/rules/derivative.h"
-#include "ops/rules/nll.h"
 #include "wick/operators.h"
 
 /* ---- checks and shapes ---- */
@@ -272,9 +272,9 @@ static wk_tensor *gradient_by_parts(wk__vjp *v, wk_tensor *x) {
   WK__ARGS(_cross_entropy);
   wk_dtype dtype = v->args[A_dtype].dtype;
   wk_tensor *log_p = wk_log_softmax_int(x, 1, dtype);
-  wk_tensor *g = wk_nll_loss_backward(G, log_p, ARG(A_target), ARG(A_weight),
-                                      wk_int_guard_value(v->args[A_reduction].integer),
-                                      v->args[A_ignore_index].integer, v->results[1]);
+  wk_tensor *g =
+      wk_nll_loss_backward(G, log_p, ARG(A_target), ARG(A_weight), wk_int_guard_value(v->args[A_reduction].integer),
+                           v->args[A_ignore_index].integer, v->results[1]);
   return wk__log_softmax_backward_data(g, log_p, 1, dtype);
 }
 
@@ -283,16 +283,16 @@ wk_status wk__vjp_cross_entropy(wk__vjp *v) {
   wk_tensor *x = ARG(A_self);
   if (!G) return WK_OK;
   if (wk__thread.mode.grad_enabled) return wk__vjp_set(v, A_self, gradient_by_parts(v, x));
-  return wk__vjp_set(v, A_self,
-                     wk__cross_entropy_backward(G, x, ARG(A_target), ARG(A_weight),
-                                                wk_int_guard_value(v->args[A_reduction].integer),
-                                                v->args[A_ignore_index].integer, v->args[A_dtype].dtype,
-                                                v->results[1], v->results[2], v->results[3]));
+  return wk__vjp_set(
+      v, A_self,
+      wk__cross_entropy_backward(G, x, ARG(A_target), ARG(A_weight), wk_int_guard_value(v->args[A_reduction].integer),
+                                 v->args[A_ignore_index].integer, v->args[A_dtype].dtype, v->results[1], v->results[2],
+                                 v->results[3]));
 }
 
 /* ---- all of it ---- */
 
-/* Nobody but the tape looks at the calls that it stands for. */
+/* The calls that it stands for are not looked at, but by the tape. */
 static bool is_eager(const wk_tensor *t) {
   wk__keys keys = (wk__keys)((t ? t->keys : 0) | wk__thread.mode.keys_on) & (wk__keys)~wk__thread.mode.keys_off;
   return !(keys & (wk__keys)~WK__KEY_AUTOGRAD);

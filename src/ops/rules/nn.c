@@ -517,9 +517,8 @@ static wk_tensor *smoothed(wk_tensor *log_p, wk_tensor *target, wk_tensor *weigh
 static wk_tensor *cross_entropy_at_once(const wk__call *c, wk_dtype dtype) {
   WK__ARGS(cross_entropy_loss);
   wk_tensor *results[4];
-  wk_status status =
-      wk__cross_entropy(c->args[A_self].tensor, c->args[A_target].tensor, wk__arg_tensor(c, A_weight),
-                        wk__arg_int(c, A_reduction), c->args[A_ignore_index].integer, dtype, results);
+  wk_status status = wk__cross_entropy(c->args[A_self].tensor, c->args[A_target].tensor, wk__arg_tensor(c, A_weight),
+                                       wk__arg_int(c, A_reduction), c->args[A_ignore_index].integer, dtype, results);
   return status == WK_OK ? results[0] : NULL;
 }
 
