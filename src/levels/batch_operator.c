@@ -212,7 +212,7 @@ static batched_operator *make_operator(const wk_op *of, uint32_t with) {
   made->op.has_kernel = made->op.halves = false;
   made->op.takes_complex = true;
   made->op.kernel_name = NULL;
-  made->op.autocast = WK__AUTOCAST_NONE;
+  memset(made->op.autocast, WK__AUTOCAST_NONE, sizeof made->op.autocast);
   made->of = of;
   made->with = with;
   return made;

@@ -5,7 +5,7 @@
  * asked for, what needs the range or the digits of float32 in float32, concatenation in the widest dtype of its parts.
  * Conversions go through the layers below, so that they are on the tape and in captured graphs. A call that is told
  * where to write, or writes in place, gets its arguments as they are, as in PyTorch. Calls made inside of one that was
- * converted are not looked at again. The lists are those of PyTorch's CPU, on every device. Tests:
+ * converted are not looked at again. The lists are those of PyTorch's CPU and of its CUDA. Tests:
  * tests/python/test_autocast.py. */
 #include "ops/internal.h"
 #include "wick/operators.h"
@@ -43,9 +43,11 @@ static wk_dtype widest(const wk_op *op, const wk_value *args, int device) {
   return dtype;
 }
 
+static int rule_of(const wk_op *op, int device) { return op->autocast[device == WK_CUDA]; }
+
 static wk_dtype wanted_dtype(const wk_op *op, const wk_value *args, int device) {
-  if (op->autocast == WK__AUTOCAST_LOWER) return small_dtype(device);
-  return op->autocast == WK__AUTOCAST_WIDEST ? widest(op, args, device) : WK_FLOAT32;
+  if (rule_of(op, device) == WK__AUTOCAST_LOWER) return small_dtype(device);
+  return rule_of(op, device) == WK__AUTOCAST_WIDEST ? widest(op, args, device) : WK_FLOAT32;
 }
 
 /* The tensor in the dtype, in the caller's scope; NULL on failure. */
@@ -63,7 +65,7 @@ static wk_status convert(const wk_op *op, const wk_value *args, wk_dtype dtype, 
                          wk_tensor ***out_lists) {
   for (int i = 0; i < op->schema.parameter_count; i++) {
     out_args[i] = args[i];
-    if (i == 0 && op->autocast == WK__AUTOCAST_FLOAT32_REST) continue;
+    if (i == 0 && op->autocast[0] == WK__AUTOCAST_FLOAT32_REST) continue;
     if (args[i].tag == WK_VALUE_TENSOR && !(out_args[i].tensor = converted(args[i].tensor, dtype)))
       return wk_error_category();
     if (args[i].tag != WK_VALUE_TENSORS) continue;
@@ -81,7 +83,7 @@ static wk_status convert(const wk_op *op, const wk_value *args, wk_dtype dtype, 
 wk_status wk__autocast_layer(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
   bool writes = op->tags & WK__TAG_MUTATES || (destinations && destinations[0]);
   int device = device_of(op, args), on = device == WK_CUDA ? WK__AUTOCAST_ON_CUDA : WK__AUTOCAST_ON_CPU;
-  if (op->autocast == WK__AUTOCAST_NONE || writes || !(wk__thread.mode.autocast_on & on))
+  if (rule_of(op, device) == WK__AUTOCAST_NONE || writes || !(wk__thread.mode.autocast_on & on))
     return wk__call_below(WK__KEY_AUTOCAST, op, args, destinations, results);
   wk_value converted_args[WK__MAX_ARGS];
   wk_tensor **lists[WK__MAX_ARGS] = {NULL};

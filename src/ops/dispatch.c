@@ -77,7 +77,7 @@ wk_status wk__call_below(int key, const wk_op *op, const wk_value *args, wk_tens
   int keys = (keys_of(args, count) | wk__thread.mode.keys_on) & ~wk__thread.mode.keys_off & (key - 1);
   for (int d = 0; destinations && d < op->schema.result_count; d++)
     if (destinations[d]) keys |= destinations[d]->keys & ~wk__thread.mode.keys_off & (key - 1);
-  bool casts = op->autocast && keys & WK__KEY_AUTOCAST;
+  bool casts = (op->autocast[0] | op->autocast[1]) && keys & WK__KEY_AUTOCAST;
   if (op->compose && !op->vjp && !(op->tags & WK__TAG_MUTATES) && !destinations && !casts) {
     /* Replaced by its parts, which go through the layers themselves. */
     WK_TRY(wk__check_composite_words(op, args));

@@ -230,7 +230,7 @@ struct wk_op {
   const char
       *no_complex; /* what is said of complex tensors: a kernel's name or a text; NULL: the name is kernel_name's */
   const char *out_words; /* what is said of an out= of another dtype (out_forms.c); NULL: what its rule says */
-  uint8_t autocast;      /* wk__autocast_rule */
+  uint8_t autocast[2];   /* wk__autocast_rule: on the CPU, on CUDA */
   uint16_t alias_of;     /* of a row that is another name: the number of the one that it calls */
   uint8_t bad_index, cost, cost_arg, cost_factor;
   uint8_t dims_rule, dims_arg; /* wk__dims_rule, an argument */

@@ -94,3 +94,24 @@ def test_compiled_dropout_draws_what_eager_draws(size, dtype):
         torch.manual_seed(3)
         results.append([run(x).tolist() for _ in range(5)])
     assert results[0] == results[1]
+
+
+def test_autocast_on_cuda_is_wider_than_on_the_cpu():
+    """What has a list of its own on CUDA: float32 for functions, norms and sums."""
+    x = torch.rand(3, 4).bfloat16()
+    for name, f in {
+        "exp": torch.exp,
+        "pow": lambda x: x**2.5,
+        "softmax": lambda x: x.softmax(1),
+        "layer_norm": lambda x: torch.nn.functional.layer_norm(x, (4,)),
+        "sum": torch.sum,
+        "cumsum": lambda x: x.cumsum(0),
+    }.items():
+        with torch.autocast("cuda", torch.bfloat16), torch.autocast("cpu", torch.bfloat16):
+            assert (f(x.cuda()).dtype, f(x).dtype) == (torch.float32, torch.bfloat16), name
+    with torch.autocast("cuda", torch.bfloat16):
+        assert torch.fft.fft(x.cuda().float()).dtype == torch.complex64
+        assert (
+            torch.nn.functional.conv2d(torch.rand(1, 2, 4, 4).cuda(), torch.rand(3, 2, 3, 3).cuda()).dtype
+            == torch.bfloat16
+        )

@@ -68,3 +68,61 @@ def test_grad_scaler_leaves_out_steps_with_infinities():
     scaler.step(optimizer)
     scaler.update()
     assert p.tolist() == [0.5, 0.5] and scaler.get_scale() == 4
+
+
+def dtypes_of(calls, device="cpu"):
+    """The dtypes of results for float32 and for bfloat16 arguments, under autocast."""
+    found = {}
+    for name, call in calls.items():
+        with wick.autocast(device, bfloat16):
+            found[name] = call(lambda t: t.to(device)).dtype, call(lambda t: t.to(device, bfloat16)).dtype
+    return found
+
+
+F = wick.nn.functional
+ROWS, IMAGES, VOLUMES = wick.rand(3, 4) + 0.1, wick.rand(2, 4, 6, 6), wick.rand(1, 2, 4, 4, 4)
+
+
+def test_convolutions_compute_in_the_small_dtype():
+    lines = wick.rand(2, 4, 8)
+    calls = {
+        "1d": lambda to: F.conv1d(to(lines), to(wick.rand(3, 4, 3))),
+        "2d": lambda to: F.conv2d(to(IMAGES), to(wick.rand(3, 4, 3, 3)), to(wick.rand(3))),
+        "same": lambda to: F.conv2d(to(IMAGES), to(wick.rand(3, 4, 3, 3)), padding="same"),
+        "3d": lambda to: F.conv3d(to(VOLUMES), to(wick.rand(3, 2, 3, 3, 3))),
+        "transposed": lambda to: F.conv_transpose2d(to(IMAGES), to(wick.rand(4, 3, 3, 3))),
+    }
+    assert set(dtypes_of(calls).values()) == {(bfloat16, bfloat16)}
+    net = wick.nn.Sequential(wick.nn.Conv2d(4, 3, 3), wick.nn.BatchNorm2d(3), wick.nn.ReLU())
+    compiled = wick.compile(net)
+    for f in (net, compiled, compiled):
+        with wick.autocast("cpu", bfloat16):
+            y = f(IMAGES)
+        y.float().sum().backward()
+        assert y.dtype == bfloat16 and net[0].weight.grad.dtype == float32
+
+
+def test_recurrent_layers_compute_in_the_small_dtype():
+    for layer in (wick.nn.LSTM(4, 5, 2), wick.nn.GRU(4, 5), wick.nn.RNN(4, 5, bidirectional=True)):
+        for x in (wick.rand(3, 2, 4), wick.rand(3, 2, 4).bfloat16()):
+            with wick.autocast("cpu", bfloat16):
+                y, state = layer(x)
+            y.float().sum().backward()
+            assert y.dtype == bfloat16 and layer.weight_ih_l0.grad.dtype == float32
+    with pytest.raises(ValueError, match="does not match weight dtype"):
+        layer(x)
+
+
+def test_what_needs_digits_is_float32():
+    calls = {
+        "avg_pool3d": lambda to: F.avg_pool3d(to(VOLUMES), 2),
+        "max_pool3d": lambda to: F.max_pool3d(to(VOLUMES), 2),
+        "nll": lambda to: F.nll_loss(to(ROWS), wick.tensor([0, 1, 2])),
+        "bce": lambda to: F.binary_cross_entropy(to(ROWS).sigmoid(), to(ROWS).sigmoid()),
+        "quantile": lambda to: wick.quantile(to(ROWS), 0.5),
+    }
+    assert set(dtypes_of(calls).values()) == {(float32, float32)}
+    with wick.autocast("cpu", bfloat16):
+        assert (
+            wick.fft.fft(ROWS.bfloat16()).dtype == wick.polar(ROWS.bfloat16(), ROWS.bfloat16()).dtype == wick.complex64
+        )

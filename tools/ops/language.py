@@ -69,7 +69,7 @@ FIELDS = {
     "numbers": "what is done with numbers, one or more of NUMBERS",
     "raises": "what values may be wrong with, one or more of RAISES",
     "bad_index": "the words for an index that is out of range: one of BAD_INDEX",
-    "autocast": "what autocast does with floating arguments: one of AUTOCAST",
+    "autocast": "what autocast does with floating arguments: one of AUTOCAST or none, and ', cuda' with another one where CUDA differs",
     "cost": "what the profiler counts: one of COST and its argument",
     "tests": "what the generated tests leave out, one or more of TESTS",
     "samples": "inputs of the generated tests: Python argument lists, separated by ';'",
@@ -225,7 +225,7 @@ class Row:
     out_words: str
     raises: set
     bad_index: str
-    autocast: str
+    autocast: tuple  # of the CPU and of CUDA; empty: none
     cost: list
     tests: set
     samples: list[str]
@@ -311,7 +311,7 @@ def add_alias(entry, rows, known):
         row = replace(
             target, schema=schema.parse(made.head), where=made, comment=f"{'A copy of' if copies else 'Another name of'} {target.schema.name}.",
             flags=target.flags & ALIAS_FLAGS, numbers=set(), how="compose", rule=rule, saves=[], grad_fn=[], kernel_name="",
-            bad_index="", raises=set(), autocast="", cost=[], batch=[], linear=[], alias_of=target.symbol,
+            bad_index="", raises=set(), autocast=(), cost=[], batch=[], linear=[], alias_of=target.symbol,
         )  # fmt: skip
         if row.schema.name in known:
             entry.fail(f"a second row named {row.schema.name}")
@@ -351,6 +351,16 @@ def one_of(entry, fields, name, known):
     if len(found) > 1:
         entry.fail(f"expected one word after '{name}'", name)
     return next(iter(found), "")
+
+
+def parse_autocast(entry, fields):
+    """The rules of the CPU and of CUDA: 'float32', or 'none, cuda float32' where they differ."""
+    value = fields.get("autocast", "")
+    match = re.fullmatch(r"(\w+)(?:, cuda (\w+))?", value)
+    rules = ["none" if rule == "none" else rule for rule in (match.groups() if match else ())]
+    if value and (not match or any(rule and rule != "none" and rule not in AUTOCAST for rule in rules)):
+        entry.fail(f"expected one of {', '.join(AUTOCAST)}, and perhaps ', cuda' and another one", "autocast")
+    return (rules[0], rules[1] or rules[0]) if rules else ()
 
 
 def rule_names(entry, fields):
@@ -570,7 +580,7 @@ def make_row(entry, comment, classes):
         out_words=out_words,
         raises=words(entry, fields, "raises", RAISES),
         bad_index=one_of(entry, fields, "bad_index", BAD_INDEX),
-        autocast=one_of(entry, fields, "autocast", AUTOCAST),
+        autocast=parse_autocast(entry, fields),
         cost=parse_cost(entry, fields.get("cost", "")),
         tests=words(entry, fields, "tests", TESTS),
         samples=parse_samples(entry, fields.get("samples", "")),

@@ -310,7 +310,8 @@ def record(row, parameters, result_names, saves):
     if row.alias_of:
         fields.append(f".alias_of = WK__OP_{row.alias_of}")
     if row.autocast:
-        fields.append(f".autocast = WK__AUTOCAST_{row.autocast.upper()}")
+        rules = ", ".join(f"WK__AUTOCAST_{rule.upper()}" for rule in row.autocast)
+        fields.append(f".autocast = {{{rules}}}")
     if row.bad_index:
         fields.append(f".bad_index = WK__BAD_INDEX_{row.bad_index.upper()}")
     fields += cost_fields(row) + dims_fields(row)
