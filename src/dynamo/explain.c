@@ -44,6 +44,7 @@ static const char *const kind_names[] = {
     [WK__CHECK_ADDRESS] = "has the id that it had",
     [WK__CHECK_ITEMS] = "items are",
     [WK__CHECK_ENDS] = "ends",
+    [WK__CHECK_MUTE] = "can be replaced without running code",
 };
 
 /* ---- where a register comes from, as a Python expression ---- */

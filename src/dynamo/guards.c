@@ -188,6 +188,13 @@ static bool unbound(const guard_run *g, const wk__read *check) {
   return !wk__frame_slot(&g->frames[check->a]->frame, (int)check->b);
 }
 
+static bool is_mute(PyObject *a, const wk__read *check) {
+  PyObject *o = NULL;
+  if (check->object && PyDict_Check(a)) o = wk__from_dict(a, check->object);
+  if (!check->object && PyList_Check(a) && check->b < PyList_GET_SIZE(a)) o = PyList_GET_ITEM(a, check->b);
+  return !o || !wk__ends_aloud(o, 1);
+}
+
 static bool check_holds(const guard_run *g, const wk__read *check) {
   if (check->kind == WK__CHECK_UNBOUND) return unbound(g, check);
   PyObject *a = g->values[check->a];
@@ -239,6 +246,8 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
       return (int64_t)(intptr_t)a == check->b;
     case WK__CHECK_ITEMS:
       return items_are(a, check->object);
+    case WK__CHECK_MUTE:
+      return is_mute(a, check);
     case WK__CHECK_ENDS:
       return wk__ends_at(a, check->b);
     default:

@@ -145,6 +145,10 @@ void wk__session_drop_buried(wk__session *session);
  * region holds it that would come later. By the next instruction; when an exception leaves the frame. */
 bool wk__variable_dies_aloud(const wk__session *session, const wk__activation *activation);
 bool wk__frame_dies_aloud(const wk__session *session, const wk__activation *activation);
+/* So may an object that something else takes the place of: with so many references, or fewer, it dies. Of a container,
+ * beside which the recorder may have it. */
+bool wk__ends_aloud(PyObject *object, Py_ssize_t references);
+bool wk__replaced_ends_aloud(const wk__session *session, PyObject *object);
 /* A generator or coroutine stands where its end may run code: a `finally`, a `with`. */
 bool wk__generator_ends_aloud(PyObject *object);
 /* A session that captures does not look at what runs until wk__session_resume, which does nothing for another one.

@@ -121,13 +121,20 @@ static Py_ssize_t frames_references(const wk__session *s, PyObject *o) {
   return count;
 }
 
+bool wk__ends_aloud(PyObject *o, Py_ssize_t references) {
+  death d = {0};
+  return Py_REFCNT(o) <= references && look_at_death(o, &d);
+}
+bool wk__replaced_ends_aloud(const wk__session *s, PyObject *o) {
+  if (Py_REFCNT(o) > MOST_REFERENCES) return false;
+  return wk__ends_aloud(o, 1 + recorders_references(s, o));
+}
+
 static bool dies_aloud(const wk__session *s, const wk__activation *a, int slot) {
   PyObject *o = wk__frame_slot(&a->frame, slot);
   if (!o || Py_REFCNT(o) > MOST_REFERENCES) return false;
   Py_ssize_t recorder = recorders_references(s, o);
-  if (!recorder || Py_REFCNT(o) > recorder + frames_references(s, o)) return false;
-  death d = {0};
-  return look_at_death(o, &d);
+  return recorder && wk__ends_aloud(o, recorder + frames_references(s, o));
 }
 
 /* The exception that is handled, by the end of its `except` block. Beside the recorder the thread has it, and this. */

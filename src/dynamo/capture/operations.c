@@ -89,11 +89,29 @@ PyObject *wk__op_global(wk__frame *f, PyObject *name) {
   return wk__as_read(r, found);
 }
 
+/* What is replaced may die of it, and its end run code, which the program's next instructions may see the effect of: a
+ * break, and at replay another segment. `owner`: a dictionary or list that the region has not made. */
+static int note_replaced(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *key) {
+  wk__reg reg = wk__reg_find(r, owner);
+  bool dict = PyDict_Check(owner);
+  Py_ssize_t at = !dict && PyLong_CheckExact(key) ? PyLong_AsSsize_t(key) : -1;
+  if (at < 0 && PyErr_Occurred()) PyErr_Clear();
+  if (!dict && at < 0 && PyLong_CheckExact(key)) at += PyList_GET_SIZE(owner);
+  if (!dict && (at < 0 || at >= PyList_GET_SIZE(owner))) return 0;
+  PyObject *old = dict ? PyDict_GetItemWithError(owner, key) : PyList_GET_ITEM(owner, at);
+  if (!old && PyErr_Occurred()) return -1;
+  if (old && wk__replaced_ends_aloud(f->session, old)) return refused(f, "the end of what is replaced runs code");
+  if (reg >= 0 && !wk__was_written(r, reg, dict ? key : NULL))
+    wk__check_once(r, WK__CHECK_MUTE, reg, dict ? 0 : at, dict ? key : NULL);
+  return 0;
+}
+
 /* A name of a module, here or there: in its dictionary. */
 static int set_in_module(wk__frame *f, wk__recording *r, PyObject *dict, PyObject *name, PyObject *value) {
   PyObject *items[] = {dict, name, value};
   wk__reg reg = globals_register(r, dict);
   if (reg < 0 || (!value && wk__note_presence(f, r, dict, name) < 0)) return failed_int(f, r);
+  if (note_replaced(f, r, dict, name) < 0) return -1;
   if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return failed_int(f, r);
   int64_t step = r->step_count - 1;
   int status;
@@ -396,9 +414,10 @@ static int set_and_note(wk__frame *f, wk__recording *r, PyObject *owner, PyObjec
   wk__reg reg = wk__reg_find(r, owner);
   if (wk__is_foreign(r, owner) && wk__instance_dict(f, r, reg, owner) < 0 && r->failed[0]) return failed_int(f, r);
   if (!value && wk__note_presence(f, r, owner, name) < 0) return r->failed[0] ? failed_int(f, r) : -1;
+  PyObject **dict = wk__instance_dict_place(owner);
+  if (wk__is_foreign(r, owner) && dict && *dict && note_replaced(f, r, *dict, name) < 0) return -1;
   if (wk__did(r, BINDING, WK__DO_SET_ATTR, NULL, items, 2, name) < 0) return failed_int(f, r);
   int64_t step = r->step_count - 1;
-  PyObject **dict = wk__instance_dict_place(owner);
   wk__reg dict_reg = dict && *dict ? wk__reg_find(r, *dict) : -1;
   if (dict_reg >= 0 && wk__keep_before(r, dict_reg) < 0) return -1;
   for (int k = 0; k < WK__MODULE_PARTS; k++)
@@ -560,12 +579,14 @@ static int did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObjec
   PyObject *items[] = {owner, key, value};
   bool dict = PyDict_Check(owner);
   if (!value && dict && wk__note_presence(f, r, owner, key) < 0) return r->failed[0] ? failed_int(f, r) : -1;
+  bool plain = wk__is_plain_value(BINDING, key), list = PyList_Check(owner);
+  if (wk__is_foreign(r, owner) && plain && (dict || list) && note_replaced(f, r, owner, key) < 0) return -1;
   if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return failed_int(f, r);
   int64_t step = r->step_count - 1;
   wk__reg reg = wk__reg_find(r, owner);
   if (dict && !r->registers[reg].is_globals && wk__keep_before(r, reg) < 0) return -1;
   int status;
-  if (wk__is_plain_value(BINDING, key))
+  if (plain)
     LETTING_GO(status, wk__plain_set_item(f, owner, key, value));
   else
     status = wk__plain_set_item(f, owner, key, value); /* Python code may compare the key, or give the items */

@@ -1001,3 +1001,52 @@ def test_what_an_exception_holds_ends_with_its_handler():
         compiled = wick.compile(f)
         for _ in range(5):
             assert outcome(compiled, kind) == outcome(f, kind)
+
+
+class Last:
+    """Says in a list when it ends."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def __del__(self):
+        self.log.append("gone")
+
+
+class Holder:
+    pass
+
+
+def in_attribute(x, o, log):
+    o.last = x
+    return x + 1 if log else x - 1
+
+
+def in_dictionary(x, o, log):
+    o.names["last"] = x
+    return x + 1 if log else x - 1
+
+
+def in_list(x, o, log):
+    o.items[-1] = x
+    return x + 1 if log else x - 1
+
+
+def deleted(x, o, log):
+    del o.last
+    return x + 1 if log else x - 1
+
+
+@pytest.mark.parametrize("function", [in_attribute, in_dictionary, in_list, deleted])
+def test_what_is_replaced_may_end_aloud(function):
+    """The rest of the function sees what the end has done: where it was captured so, and where nothing ended then."""
+    compiled = wick.compile(function)
+    for loud in (False, False, True, True, False, True):
+        found = []
+        for f in (function, compiled):
+            log, o = [], Holder()
+            o.last = Last(log) if loud else 1
+            o.names, o.items = {"last": Last(log) if loud else 1}, [0, Last(log) if loud else 1]
+            found.append((f(wick.zeros(2), o, log).tolist(), list(log)))
+            o.last = None
+        assert found[0] == found[1]
