@@ -55,6 +55,7 @@ def test_stages_give_what_the_function_gives(folder):
         "dead",
         "layout",
         "weights",
+        "casts",
         "fuse",
     ]
     for file in files:
