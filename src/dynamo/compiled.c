@@ -293,6 +293,13 @@ static PyObject *set_stance(PyObject *module, PyObject *number) {  // -> new
   return PyLong_FromLong(before);
 }
 
+static PyObject *set_recompile_error(PyObject *module, PyObject *exception) {  // -> new
+  wk__binding *binding = wk__binding_of_module(module);
+  if (!binding) return NULL;
+  Py_XSETREF(binding->recompile_error, exception == Py_None ? NULL : Py_NewRef(exception));
+  Py_RETURN_NONE;
+}
+
 /* Gives what it was before. */
 static PyObject *set_forced(PyObject *module, PyObject *function) {  // -> new
   wk__binding *binding = wk__binding_of_module(module);
@@ -414,6 +421,8 @@ static PyMethodDef functions[] = {
      "have a kind below 0 in the place of the executor and [beginning, end, two numbers]: execute/execute.h."},
     {"_set_profiling", set_profiling, METH_O, "Runs of compiled graphs note what each step takes, or not."},
     {"_set_stance", set_stance, METH_O, "What calls of compiled functions do; gives what they did before."},
+    {"_set_recompile_error", set_recompile_error, METH_O,
+     "The exception that is raised where something would be captured again, or None."},
     {"_set_forced_compiled", set_forced, METH_O,
      "A function that gives, for a Compiled, what is called in its place, or None; gives the one before."},
     {"_log_channels", log_channels, METH_NOARGS, "The names of the channels of WICK_LOGS."},

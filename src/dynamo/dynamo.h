@@ -40,6 +40,7 @@ typedef struct wk__binding {
   PyTypeObject *finfo_type, *iinfo_type; /* owned */
   PyTypeObject *compiled_type;           /* set by wk__add_dynamo */
   wk__stance stance;                     /* what calls of compiled functions do */
+  PyObject *recompile_error;             /* owned: the exception where something is captured again; NULL: it is none */
   PyObject *break_errors; /* owned: a list of what error_on_graph_break() has entered, the last one counts; NULL */
   PyObject *substitutes;  /* owned: a dict from functions to those that are captured in their place; NULL */
   PyObject *notes;        /* owned: a list that what capture does is noted in (dynamo/notes.c); NULL */

@@ -111,9 +111,29 @@ def _own_settings(engine, mode, options):
     return {"mode": _WAITED_FOR if options.get("wait", False) else _FUSED}
 
 
+class _Backend:
+    """A backend of Python: its exceptions are BackendCompilerFailed, or suppressed."""
+
+    def __init__(self, function):
+        self.function = function
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+
+    def __call__(self, graph_module, example_inputs):
+        from .._dynamo import config, exc
+
+        try:
+            return self.function(graph_module, example_inputs)
+        except exc.TorchDynamoException:
+            raise
+        except Exception as error:
+            if config.suppress_errors:
+                return graph_module.forward
+            raise exc.BackendCompilerFailed(self, error).with_traceback(error.__traceback__) from None
+
+
 def _settings(backend, mode, options, fullgraph, dynamic):
     made_by = _backend_of(backend, options)
-    settings = {"backend": made_by} if callable(made_by) else _own_settings(made_by, mode, options)
+    settings = {"backend": _Backend(made_by)} if callable(made_by) else _own_settings(made_by, mode, options)
     return {**settings, "fullgraph": fullgraph, "dynamic": _sizes(dynamic), "counts": _counts()}
 
 
@@ -282,7 +302,10 @@ def load_graph(path, constants=(), compiled=False):
 
 
 def disable(fn=None, recursive=True, *, reason=None):
-    """Keeps a function out of captured regions: a call of it ends the graph and runs as it is."""
+    """Keeps a function out of captured regions: a call of it ends the graph and runs as it is.
+
+    reason: what the break, or the error of fullgraph=True, says beside that.
+    """
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     if isinstance(fn, _C.Compiled):
@@ -292,7 +315,7 @@ def disable(fn=None, recursive=True, *, reason=None):
     def disabled(*args, **kwargs):
         return fn(*args, **kwargs)
 
-    disabled._wick_disable = True
+    disabled._wick_disable = reason or True
     return disabled
 
 
@@ -323,7 +346,8 @@ def allow_in_graph(fn):
 
 
 def assume_constant_result(fn):
-    """Accepted for compatibility; results are captured like any other."""
+    """A decorator: what the function gives when it is captured is a constant, and it is not called again."""
+    fn._dynamo_marked_constant = True
     return fn
 
 

@@ -660,9 +660,16 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
 
 /* =================================================== every call ================================================== */
 
-static bool is_marked(PyObject *function, const char *mark) {
+static PyObject *mark_of(PyObject *function, const char *mark) {  // -> borrowed; NULL: it has none
   PyObject *dict = ((PyFunctionObject *)function)->func_dict;
-  return dict && PyDict_GetItemString(dict, mark);
+  return dict ? PyDict_GetItemString(dict, mark) : NULL;
+}
+
+static PyObject *disabled_call(wk__frame *f, PyObject *mark) {
+  const char *reason = PyUnicode_Check(mark) ? PyUnicode_AsUTF8(mark) : NULL;
+  if (!reason) PyErr_Clear();
+  return wk__refuse(f, "a call of a function that compiler.disable() keeps out%s%s", reason ? ": " : "",
+                    reason ? reason : "");
 }
 
 /* Python functions that calls.c or its neighbours do in their own way. False: it is evaluated after all. */
@@ -687,8 +694,8 @@ static bool python_by_code(wk__frame *f, wk__recording *r, PyObject *function, P
 
 static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *callable, PyObject *const *args,
                                  Py_ssize_t count, PyObject *names) {
-  if (is_marked(function, "_wick_disable"))
-    return wk__refuse(f, "a call of a function that compiler.disable() keeps out");
+  PyObject *disabled = mark_of(function, "_wick_disable");
+  if (disabled) return disabled_call(f, disabled);
   if (wk__is_marked_constant(function))
     return wk__constant_call(f, f->session->recording, callable, args, count, names);
   wk__knowledge what = wk__known_python_function(function)->what;
@@ -699,7 +706,7 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
   bool by_code = what == WK__KNOWN_BY_CODE;
   if (by_code && python_by_code(f, f->session->recording, function, callable, args, count, names, &result))
     return result;
-  if (is_marked(function, "_wick_whole")) return wk__plain_call(f, callable, args, count, names);
+  if (mark_of(function, "_wick_whole")) return wk__plain_call(f, callable, args, count, names);
   return enter(f, callable, args, count, names);
 }
 

@@ -543,11 +543,37 @@ static bool takes_references(const wk__frame *f, PyObject *o) {
          (PyTuple_Check(o) && t->tp_as_mapping->mp_subscript == PyTuple_Type.tp_as_mapping->mp_subscript);
 }
 
+/* The place of an item of a list or tuple from outside that nobody has written, of which nothing else has been looked
+ * at; -1: it is no such item. A place from the end depends on the length. */
+static Py_ssize_t place_of_item(const wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
+  const wk__register *g = &r->registers[reg];
+  wk_int symbolic;
+  bool sequence = PyList_CheckExact(owner) || (PyTuple_Check(owner) && takes_references(f, owner));
+  bool as_found = g->kind == WK__REG_READ && !g->written && !g->before && !g->touched;
+  if (!sequence || !as_found || Py_TYPE(owner) == BINDING->size_type) return -1;
+  if (!PyLong_CheckExact(key) || wk__symbolic_int(r, key, &symbolic)) return -1;
+  Py_ssize_t count = Py_SIZE(owner), i = PyLong_AsSsize_t(key);
+  if (i == -1 && PyErr_Occurred()) PyErr_Clear();
+  if (i >= count || i < -count) return -1;
+  if (i < 0) wk__check(r, WK__CHECK_LENGTH, reg, count, NULL);
+  return i < 0 ? i + count : i;
+}
+
+static PyObject *item_of_sequence(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, Py_ssize_t place) {
+  PyObject *found = PyList_Check(owner) ? PyList_GET_ITEM(owner, place) : PyTuple_GET_ITEM(owner, place);
+  r->last_fresh = NULL;
+  if (wk__observe(r, BINDING, found, WK__READ_ITEM, reg, place, NULL) < 0) return failed(f, r);
+  bool given = r->last_fresh || wk__passed_on(f, found); /* whoever gets it may look at what it holds */
+  return given ? wk__as_read(r, found) : NULL;
+}
+
 PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
   RECORDING(wk__plain_item(f, owner, key));
   if (PyDict_Check(owner)) wk__settle(r, key);
   wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
   if (reg >= 0 && has_dict_items(owner)) return item_of_dict(f, r, reg, owner, key);
+  Py_ssize_t place = reg >= 0 ? place_of_item(f, r, reg, owner, key) : -1;
+  if (place >= 0) return item_of_sequence(f, r, reg, owner, place);
   if (PyType_Check(owner)) return wk__plain_item(f, owner, key); /* list[int] */
   bool tensor = wk__is_tensor_object(f, owner);
   if (!(takes_references(f, owner) ? wk__passed_on(f, owner) : wk__usable(f, owner))) return NULL;
