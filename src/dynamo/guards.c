@@ -203,8 +203,8 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
       return is_equal(b, a, check->object);
     case WK__CHECK_CODE: {
       const PyFunctionObject *f = (const PyFunctionObject *)a;
-      return PyFunction_Check(a) && f->func_code == check->object &&
-             f->func_globals == (PyObject *)(intptr_t)check->b && !f->func_defaults && !f->func_kwdefaults;
+      return wk__is_bare_function(a) && f->func_code == check->object &&
+             f->func_globals == (PyObject *)(intptr_t)check->b;
     }
     case WK__CHECK_TYPE:
       return (PyObject *)Py_TYPE(a) == check->object;

@@ -560,6 +560,8 @@ static PyObject *run(wk__session *s, wk__activation *a) {
 static void know_function(wk__session *s, wk__frame *f) {
   PyObject *function = wk__frame_function(f), *type, *value, *traceback;
   if (!s->recording || wk__was_made(s->recording, function)) return;
+  wk__reg reg = wk__reg_find(s->recording, function);
+  if (reg >= 0 && s->recording->registers[reg].by_code) return;
   PyErr_Fetch(&type, &value, &traceback); /* of a generator that something is thrown into */
   if (wk__reg_constant(s->recording, function) >= 0)
     (void)!wk__depend_on_function(s->recording, s->binding, function); /* a failure is noted */

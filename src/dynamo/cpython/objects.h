@@ -194,4 +194,11 @@ static inline bool wk__type_matches_itself(PyTypeObject *type) {
 #define WK__CLASS_PATTERN_ERROR "called match pattern must be a type"
 #endif
 
+/* One that is its code, its globals and its closure, and nothing else. */
+static inline bool wk__is_bare_function(PyObject *o) {
+  const PyFunctionObject *f = (PyFunctionObject *)o;
+  bool attributes = PyFunction_Check(o) && f->func_dict && PyDict_GET_SIZE(f->func_dict);
+  return PyFunction_Check(o) && !attributes && !f->func_defaults && !f->func_kwdefaults;
+}
+
 #endif
