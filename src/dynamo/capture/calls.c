@@ -315,6 +315,7 @@ static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyO
   if (what != WK__KNOWN_VALUES && what != WK__KNOWN_PASSES) return wk__refuse(f, "a call of %s()", name);
   bool prints = strcmp(name, "repr") == 0 || strcmp(name, "format") == 0 || strcmp(name, "ascii") == 0;
   if (prints && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "a tensor's values are printed");
+  if (prints && count) wk__text_shows(f->session->recording, args[0]);
   return wk__call_at_values(f, callable, args, count, names);
 }
 
@@ -633,6 +634,7 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   passes |= (maps || (t == &PyFilter_Type && !names && count == 2)) && is_evaluated(args[0]);
   passes |= t == &PyReversed_Type || (t == &PyDict_Type && (!count || (count == 1 && PyDict_CheckExact(args[0]))));
   if (passes) return wk__call_passing(f, callable, args, count, names);
+  if (t == &PyUnicode_Type && count) wk__text_shows(r, args[0]);
   if (scalar) return wk__call_at_values(f, callable, args, count, names);
   bool made_of_arguments =
       t == &PyODict_Type || t == &PyMethod_Type || is_getter(t) || wk__is_default_dict(t) || wk__is_itertool(t);

@@ -775,6 +775,7 @@ static bool may_be_text(wk__frame *f, wk__recording *r, PyObject *value) {
   if (!PyLong_CheckExact(value) && wk__holds_marked_int(r, value))
     return wk__refuse(f, "the text of a size that was marked");
   if (wk__is_tensor_object(f, value)) return wk__refuse(f, "a tensor's values are printed");
+  wk__text_shows(r, value);
   return wk__usable(f, value);
 }
 PyObject *wk__op_format(wk__frame *f, PyObject *value, int conversion, PyObject *spec) {
