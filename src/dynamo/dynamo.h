@@ -76,6 +76,7 @@ typedef struct wk__compile_options {
   wk__compile_mode mode;
   bool fullgraph; /* a break is an error */
   int counts;     /* WK__COUNTS_: what values decide that does not break the graph, as with fullgraph */
+  bool keeps_tape; /* calls of a graph are nodes of the tape, each its own, as those of eager code */
   int8_t dynamic; /* -1: sizes that changed become symbolic; 0 never; 1 at once */
   int limit;      /* entries a position; then it runs plain */
 } wk__compile_options;

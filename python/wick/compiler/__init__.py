@@ -30,14 +30,11 @@ limit = 8  # segments a position; then that position runs plain
 # ---- backends ----
 
 
-def _eager(graph_module, example_inputs):
-    return graph_module.forward
-
-
 # How a graph runs that no Python backend gets: node by node, as fused kernels, these with native code
 # waited for, or as is fastest of several ways that are timed, those that sum in another order among them or not.
 _NODE_BY_NODE, _FUSED, _WAITED_FOR, _TUNED, _TUNED_WITH_OTHER_SUMS = range(5)
-_backends = {"wick": _FUSED, "inductor": _FUSED, "aot_eager": _NODE_BY_NODE, "eager": _eager}
+_EAGER = 5  # node by node, and each is a node of the tape of its own, as in eager calls
+_backends = {"wick": _FUSED, "inductor": _FUSED, "aot_eager": _NODE_BY_NODE, "eager": _EAGER}
 _OPTIONS = {"wait": bool, "max_autotune": bool, "max_autotune_gemm_backends": str}
 # Options of PyTorch's compiler that programs set and that have nothing to say here.
 _IGNORED_OPTIONS = {
@@ -103,6 +100,8 @@ def _own_settings(engine, mode, options):
             raise RuntimeError(
                 f"Unexpected type of attr {name}, got {type(value).__name__} should be {wanted.__name__}"
             )
+    if engine == _EAGER:
+        return {"mode": _NODE_BY_NODE, "keeps_tape": True}
     if engine != _FUSED:
         return {"mode": engine}
     if options.get("max_autotune", False) or (mode or "").startswith("max-autotune"):
