@@ -197,20 +197,6 @@ static PyObject *print_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   return wk__effect(f, r, callable, args, count, names);
 }
 
-/* Values, and tuples and frozen sets of them. */
-static bool has_constant_hash(const wk__frame *f, PyObject *o) {
-  if (PyFrozenSet_CheckExact(o)) {
-    PyObject *items = PySequence_Tuple(o);
-    bool constant = items && has_constant_hash(f, items);
-    Py_XDECREF(items);
-    return constant;
-  }
-  if (!PyTuple_CheckExact(o)) return wk__is_plain_value(BINDING, o);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
-    if (!has_constant_hash(f, PyTuple_GET_ITEM(o, i))) return false;
-  return true;
-}
-
 static bool has_python_hash(PyObject *o) {
   PyObject *name = PyUnicode_InternFromString("__hash__");
   PyObject *method = name && wk__is_python_instance(o) ? wk__type_attribute(Py_TYPE(o), name) : NULL;
@@ -218,7 +204,22 @@ static bool has_python_hash(PyObject *o) {
   return method && PyFunction_Check(method);
 }
 
-static bool hashes_its_address(const wk__frame *f, PyObject *o) {
+/* Values, objects whose class says it in Python, and tuples, named ones too, and frozen sets of them. */
+bool wk__has_constant_hash(const wk__frame *f, PyObject *o) {
+  if (PyFrozenSet_CheckExact(o)) {
+    PyObject *items = PySequence_Tuple(o);
+    bool constant = items && wk__has_constant_hash(f, items);
+    Py_XDECREF(items);
+    return constant;
+  }
+  bool tuple = PyTuple_Check(o) && Py_TYPE(o)->tp_hash == PyTuple_Type.tp_hash;
+  if (!tuple) return wk__is_plain_value(BINDING, o) || has_python_hash(o);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
+    if (!wk__has_constant_hash(f, PyTuple_GET_ITEM(o, i))) return false;
+  return true;
+}
+
+bool wk__hashes_its_address(const wk__frame *f, PyObject *o) {
   hashfunc hash = Py_TYPE(o)->tp_hash;
   return hash == PyBaseObject_Type.tp_hash || (hash == BINDING->tensor_type->tp_hash && wk__is_tensor_object(f, o));
 }
@@ -285,9 +286,9 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
     return wk__op_set_attr(f, args[0], args[1], args[2]) < 0 ? NULL : Py_NewRef(Py_None);
   if (strcmp(name, "delattr") == 0 && text_second && count == 2)
     return wk__op_set_attr(f, args[0], args[1], NULL) < 0 ? NULL : Py_NewRef(Py_None);
-  if (strcmp(name, "hash") == 0 && count == 1 && (has_constant_hash(f, args[0]) || has_python_hash(args[0])))
+  if (strcmp(name, "hash") == 0 && count == 1 && wk__has_constant_hash(f, args[0]))
     return wk__call_looking(f, callable, args, count, names);
-  bool of_address = strcmp(name, "id") == 0 || (strcmp(name, "hash") == 0 && count && hashes_its_address(f, args[0]));
+  bool of_address = strcmp(name, "id") == 0 || (strcmp(name, "hash") == 0 && count && wk__hashes_its_address(f, args[0]));
   if (of_address && count == 1 && !names) return identity(f, f->session->recording, callable, args[0]);
   if (strcmp(name, "print") == 0) return print_call(f, f->session->recording, callable, args, count, names);
   if (strcmp(name, "globals") == 0 && !count && !names) return globals_of_frame(f, f->session->recording);

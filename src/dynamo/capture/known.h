@@ -45,6 +45,8 @@ bool wk__index_usable(wk__frame *f, PyObject *key);
 bool wk__is_view_of_others(PyObject *o); /* it stands for others, which would have to be known: dict views, cells */
 bool wk__is_view_of_dict(const PyTypeObject *t);
 bool wk__is_that_one(wk__recording *r, PyObject *o);       /* it is the same object in each call: noted */
+bool wk__hashes_its_address(const wk__frame *f, PyObject *o);
+bool wk__has_constant_hash(const wk__frame *f, PyObject *o); /* of values, or said by Python */
 void wk__text_shows(wk__recording *recording, PyObject *object); /* it is made into a text */
 bool wk__is_own_node(const wk__recording *r, PyObject *o); /* of the tape that the region has written */
 /* Of a C class whose instances a region may make and use (known_calls.def), and made in this one. */

@@ -505,20 +505,32 @@ static bool is_tuple_of_constants(wk__frame *f, wk__recording *r, PyObject *key)
   return true;
 }
 
+static bool is_own_frozen_set(wk__frame *f, const wk__recording *r, PyObject *key) {
+  bool own = PyFrozenSet_CheckExact(key) && wk__reg_find(r, key) < 0;
+  return own && wk__has_constant_hash(f, key) && wk__keys_usable(f, key);
+}
+
+/* A key that is another object in each call, such as a tensor: each asks the dictionary for its own. */
+static bool is_asked_again(const wk__frame *f, const wk__recording *r, PyObject *key, wk__reg reg) {
+  const wk__register *g = reg >= 0 ? &r->registers[reg] : NULL;
+  return g && g->kind == WK__REG_READ && !g->fixed && wk__hashes_its_address(f, key);
+}
+
 /* A dict's item that was there before. */
 static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   PyObject *found = PyDict_GetItemWithError(owner, key);
   if (!found && PyErr_Occurred()) return NULL;
-  bool plain = wk__is_plain_value(BINDING, key) || is_tuple_of_constants(f, r, key);
+  bool plain = wk__is_plain_value(BINDING, key) || is_tuple_of_constants(f, r, key) || is_own_frozen_set(f, r, key);
   wk__reg key_reg = plain ? -1 : wk__reg_find(r, key);
-  if (!plain && (key_reg < 0 || !r->registers[key_reg].fixed))
-    return wk__refuse(f, "a dict's key that is no plain value");
   bool written = wk__was_written(r, reg, key);
+  bool again = found && !written && !plain && is_asked_again(f, r, key, key_reg);
+  if (!plain && !again && (key_reg < 0 || !r->registers[key_reg].fixed))
+    return wk__refuse(f, "a dict's key that is no plain value");
   if (!found) return missing_item(f, r, reg, owner, key);
   if (!written && wk__is_identity(r, key)) return wk__refuse(f, "an id() that is a key of something from outside");
   r->last_fresh = NULL;
-  if (!written && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return failed(f, r);
-  return wk__as_read(r, found);
+  int noted = written ? 0 : wk__observe(r, BINDING, found, WK__READ_DICT, reg, again ? key_reg : -1, again ? NULL : key);
+  return noted < 0 ? failed(f, r) : wk__as_read(r, found);
 }
 
 /* The method is that of a dictionary or list, be it inherited: a class written in Python may have one of its own, which
