@@ -155,6 +155,7 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
     case WK__READ_GRAD:
       return PyObject_TypeCheck(a, g->session->binding->tensor_type) ? g->session->binding->grad_of(a) : NULL;
     case WK__READ_REFERENT:
+      if (Py_TYPE(a) == &PyDictProxy_Type) return Py_NewRef(wk__shown_by_proxy(a));
       return PyWeakref_Check(a) ? wk__weak_referent(a) : NULL;
     case WK__READ_ATTRIBUTE: {
       PyObject *found = PyObject_GetAttr(a, read->object);

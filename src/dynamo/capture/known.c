@@ -107,7 +107,8 @@ static bool is_harmless(const wk__frame *f, PyObject *o) {
          PyFunction_Check(o) || PyCFunction_Check(o) || PyMethod_Check(o) || PyModule_Check(o) || PyCode_Check(o) ||
          PyCell_Check(o) || t == &PySuper_Type || t == &PyProperty_Type || t == &PyStaticMethod_Type ||
          t == &PyClassMethod_Type || t == b->operator_type || t == *b->overload_type || b->is_own_mode(t) ||
-         t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || wk__is_partial(t) || PyExceptionInstance_Check(o) ||
+         t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyClassMethodDescr_Type ||
+         t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type || wk__is_partial(t) || PyExceptionInstance_Check(o) ||
          t == &PyTraceBack_Type || is_union(t) || wk__is_view_of_dict(t) || t == &PyBaseObject_Type;
 }
 
@@ -230,6 +231,8 @@ static bool usable(inspection i, PyObject *o) {
     return true;
   }
   if (PyTuple_Check(o) || t == &PyList_Type || PyDict_Check(o) || PyAnySet_Check(o)) return container_usable(i, o);
+  PyObject *shown = wk__behind_proxy(f, r, o);
+  if (shown != o) return usable(i, shown);
   if (wk__is_view_of_others(o) && wk__is_foreign(r, o))
     return wk__refuse_as(f, WK__REFUSED_LEFT_OVER, "a %s that was made outside of the region", t->tp_name), false;
   if (i.looks && PySlice_Check(o)) wk__settle(r, o);

@@ -97,6 +97,8 @@ PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable,
                              bool of_instance);  // -> new
 /* sys.exc_info() and sys.exception(), where nothing is being handled. */
 PyObject *wk__exception_state(wk__frame *f, wk__recording *r, PyObject *function);  // -> new
+/* The dictionary that a types.MappingProxyType from outside shows; the object itself where it is something else. */
+PyObject *wk__behind_proxy(wk__frame *f, wk__recording *r, PyObject *o);  // -> borrowed
 PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict);           // -> new
 PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference);     // -> new
 /* Of functools.lru_cache. */

@@ -271,14 +271,23 @@ int wk__op_import_star(wk__frame *f, PyObject *module) {
 
 /* ============================================ attributes and items =============================================== */
 
+/* Methods of a proxy are those of what it shows. */
+static PyObject *owner_of_method(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  if (WK_LIKELY(Py_TYPE(owner) != &PyDictProxy_Type)) return owner;
+  PyObject *in_class = wk__type_attribute(&PyDictProxy_Type, name);
+  return in_class && Py_TYPE(in_class) == &PyMethodDescr_Type ? wk__behind_proxy(f, r, owner) : owner;
+}
+
 PyObject *wk__op_attr(wk__frame *f, PyObject *owner, PyObject *name) {
   RECORDING(wk__plain_attr(f, owner, name));
+  owner = owner_of_method(f, r, owner, name);
   return wk__get_attribute(f, r, owner, name);
 }
 
 PyObject *wk__op_method(wk__frame *f, PyObject *owner, PyObject *name, PyObject **out_self) {
   RECORDING(wk__plain_method(f, owner, name, out_self));
   *out_self = NULL;
+  owner = owner_of_method(f, r, owner, name);
   PyObject *found = wk__get_attribute(f, r, owner, name);
   PyObject *in_class = found && PyCFunction_Check(found) ? wk__type_attribute(Py_TYPE(owner), name) : NULL;
   if (in_class && Py_TYPE(in_class) == &PyMethodDescr_Type && PyCFunction_GET_SELF(found) == owner) {
@@ -581,6 +590,7 @@ static PyObject *item_of_sequence(wk__frame *f, wk__recording *r, wk__reg reg, P
 
 PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
   RECORDING(wk__plain_item(f, owner, key));
+  owner = wk__behind_proxy(f, r, owner);
   if (PyDict_Check(owner)) wk__settle(r, key);
   wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
   if (reg >= 0 && has_dict_items(owner)) return item_of_dict(f, r, reg, owner, key);
@@ -720,6 +730,7 @@ PyObject *wk__op_compare(wk__frame *f, int py_kind, PyObject *a, PyObject *b) {
 
 int wk__op_contains(wk__frame *f, PyObject *container, PyObject *value) {
   RECORDING(wk__plain_contains(f, container, value));
+  container = wk__behind_proxy(f, r, container);
   wk__settle(r, value);
   wk__reg reg = wk__is_foreign(r, container) ? wk__reg_find(r, container) : -1;
   wk__reg key = wk__reg_find(r, value);

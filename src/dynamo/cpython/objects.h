@@ -182,6 +182,16 @@ static inline PyObject *wk__weak_referent(PyObject *reference) {  // -> new
 #endif
 }
 
+/* ---- types.MappingProxyType ---- */
+/* What it shows. */
+static inline PyObject *wk__shown_by_proxy(PyObject *proxy) {  // -> borrowed
+  typedef struct proxy_object {
+    PyObject_HEAD;
+    PyObject *mapping;
+  } proxy_object;
+  return ((proxy_object *)proxy)->mapping;
+}
+
 /* ---- classes in patterns ---- */
 /* The one pattern of such a class is for the subject itself. */
 static inline bool wk__type_matches_itself(PyTypeObject *type) {
