@@ -600,6 +600,14 @@ PyObject *wk__new_instance(wk__frame *f, wk__recording *r, PyTypeObject *t, PyOb
   return wk__plain_call(f, callable, args, count, names);
 }
 
+/* A class that derives from Tensor, without a constructor of its own: the same tensor, of that class. */
+static PyObject *as_subclass(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *tensor) {
+  PyObject *method = PyObject_GetAttrString(tensor, "as_subclass");
+  PyObject *made = method ? wk__recorded_call(f, r, method, &callable, 1, NULL) : NULL;
+  Py_XDECREF(method);
+  return made;
+}
+
 static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
   PyTypeObject *t = (PyTypeObject *)callable;
@@ -654,7 +662,10 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (t == *BINDING->parameter_type)
     return wk__call_looking(f, callable, args, count, names); /* its __new__ is evaluated */
   if (t == BINDING->tensor_type && !names) return wk__new_tensor_call(f, callable, args, count);
-  bool tensors = PyType_IsSubtype(t, BINDING->tensor_type);
+  bool tensors = PyType_IsSubtype(t, BINDING->tensor_type), inherits = t->tp_new == BINDING->tensor_type->tp_new &&
+                                                                       t->tp_init == BINDING->tensor_type->tp_init;
+  if (tensors && inherits && count == 1 && !names && wk__is_tensor_object(f, args[0]))
+    return as_subclass(f, r, callable, args[0]);
   if (wk__is_partial(t)) return wk__call_looking(f, callable, args, count, names);
   if (tensors || wk__type_is_fixed(t)) return wk__refuse(f, "a new %s", t->tp_name);
   if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);

@@ -79,6 +79,8 @@ void wk__tried(wk__frame *f, wk__recording *r, int64_t step, bool worked, bool w
 bool wk__is_own_context(const wk__frame *f, PyObject *o);
 /* A module's dictionaries of parts become known, and in which of them the name stands: `out_found`, -1: in none. */
 enum { WK__PART_PARAMETERS, WK__PART_BUFFERS, WK__PART_MODULES, WK__MODULE_PARTS };
+/* Module.__getattr__(name). NULL, without an exception or a refusal: it has no such part. */
+PyObject *wk__module_part(wk__frame *f, wk__recording *r, PyObject *module, PyObject *name);  // -> new
 int wk__module_parts(wk__frame *f, wk__recording *r, PyObject *module, PyObject *name, wk__reg *out_parts,
                      int *out_found);
 /* warnings.warn(...) (warn.c) */

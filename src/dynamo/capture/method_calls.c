@@ -418,6 +418,11 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
     return result;
   if (wk__is_tensor_object(f, self))
     return tensor_method(f, r, self, name, callable, args, count, names, self_is_first);
+  bool part = PyObject_TypeCheck(self, BINDING->module_type) && strcmp(name, "__getattr__") == 0 && !names;
+  if (part && count - self_is_first == 1 && PyUnicode_Check(args[self_is_first])) {
+    result = wk__module_part(f, r, self, args[self_is_first]);
+    return result || f->session->reason[0] ? result : wk__plain_call(f, callable, args, count, names);
+  }
   bool block = t == BINDING->device_type && (strcmp(name, "__enter__") == 0 || strcmp(name, "__exit__") == 0);
   if (block) r->device_blocks += strcmp(name, "__enter__") == 0 ? 1 : -1;
   if (block) return wk__plain_call(f, callable, args, count, names);
