@@ -49,19 +49,8 @@ disallow_in_graph = forbid_in_graph
 
 
 def nonstrict_trace(traceable_fn):
-    """Calls of the function run it as it is while a graph is captured: the operators that it calls are recorded, and
-    its Python is not looked at. No guard tells what else it depends on.
-
-        @nonstrict_trace
-        def helper(x): ...
-    """
-
-    @functools.wraps(traceable_fn)
-    def traced(*args, **kwargs):
-        return traceable_fn(*args, **kwargs)
-
-    traced._wick_whole = True
-    return traced
+    """Functions need no permission to be a part of a graph: it is the function itself, which is captured as any other."""
+    return traceable_fn
 
 
 class error_on_graph_break:  # noqa: N801  as PyTorch has it
