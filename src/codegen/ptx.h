@@ -110,10 +110,33 @@ typedef struct wk__ptx_kernel {
 WK_MUST_USE wk_status wk__ptx_write(const wk__nest *nest, const wk__ptx_shape *shape, const char *provenance,
                                     wk__ptx_kernel *out);
 
+/* A pointwise nest over the rows and columns of a matrix that another kernel has just made of f16 or bf16
+ * (ptx_product.h): the kernel gives it pieces of 8 neighbours of a row, in registers, of which the accesses `taken`
+ * would load the elements. The shape is pointwise, 8 each, two loops. */
+enum { WK__PTX_PIECE = 8 };
+typedef struct wk__ptx_behind {
+  const wk__nest *nest;
+  const wk__ptx_shape *shape;
+  uint64_t taken;      /* accesses, as bits */
+  wk__ptx_kernel *out; /* gets the arguments, which stand behind the kernel's own */
+} wk__ptx_behind;
+/* Registers by number: %r of row and column, which are those of a piece that is there, %p whether this one is, %r of
+ * the first of four words. */
+typedef struct wk__ptx_piece {
+  int row, column, there, words;
+} wk__ptx_piece;
+/* Appends the work on `count` pieces to the code: what they load comes first. out_tables: declarations for the module,
+ * appended. `first`: the kernel's own arguments. WK_UNSUPPORTED as below. ptx_pieces.c */
+WK_MUST_USE wk_status wk__ptx_write_pieces(const wk__ptx_behind *behind, const wk__ptx_piece *pieces, int count,
+                                           int first, wk__string *code, wk__string *out_tables);
+
 /* Accesses (bits) of the nest's first ones whose elements more than one phase loads; out_first: by access, the phase
  * that is the first to. */
 enum { WK__PTX_MOST_KEPT = 16 };
 uint16_t wk__ptx_read_again(const wk__nest *nest, uint8_t out_first[WK__PTX_MOST_KEPT]);
+
+/* Whether some of it is a function that takes a dozen instructions or more. */
+bool wk__ptx_calls_functions(const wk__nest *nest);
 
 /* A nest of one scan and what goes with its elements. */
 bool wk__ptx_is_scanned(const wk__nest *nest);

@@ -490,8 +490,12 @@ wk_status wk__ptx_write_attention(const wk__ptx_attention *a, wk__ptx_attention_
       status = attention_write_queries(w, out);
       blocks = a->size <= 128 ? 2 : 1;
   }
-  wk__ptx_module m = {"wick",       a->capability, WK__ATTENTION_ARGS,
-                      out->threads, blocks,        a->warpgroups && a->pass != WK__ATTENTION_DELTA};
+  wk__ptx_module m = {.entry = "wick",
+                      .capability = a->capability,
+                      .args = WK__ATTENTION_ARGS,
+                      .threads = out->threads,
+                      .blocks = blocks,
+                      .warpgroups = a->warpgroups && a->pass != WK__ATTENTION_DELTA};
   if (w->groups) m.blocks = a->size <= 64 && a->pass != WK__ATTENTION_KEYS ? 2 : 1, out->shared += 1024;
   if (status == WK_OK && !(out->text = wk__ptx_finish(&w->text, &m))) status = WK_OUT_OF_MEMORY;
   if (status != WK_OK) wk__string_release(&w->text.code);

@@ -11,12 +11,14 @@ typedef struct ptx_writer {
   wk__string body;
   wk__var expressions[WK__MAX_WALKERS]; /* instructions whose walkers stand behind the accesses' */
   int expression_count;
-  bool *varies;      /* by instruction: another value for each of the thread's elements; else one for all */
-  bool *emitted;     /* by instruction */
-  uint64_t tables;   /* functions (bits) whose tables are read */
-  int unique;        /* for names */
-  int phase;         /* prefix of registers in long rows, where phases compute values again */
-  const char *guard; /* the predicate "element k is there", or NULL: all are; with %d for k */
+  bool *varies;                 /* by instruction: another value for each of the thread's elements; else one for all */
+  bool *emitted;                /* by instruction */
+  uint64_t tables;              /* functions (bits) whose tables are read */
+  int unique;                   /* for names */
+  int phase;                    /* prefix of registers in long rows, where phases compute values again */
+  const wk__ptx_behind *behind; /* of a nest inside of another kernel, else NULL */
+  const wk__ptx_piece *pieces;
+  int piece, first_arg;               /* which one is written; where the nest's arguments begin */
   uint8_t kept_by[WK__PTX_MOST_KEPT]; /* by access that is kept: the phase that puts it there */
   bool scratch;                       /* states are in the scratch memory, else shared */
   bool whole;                         /* all elements of the step are there: none is guarded */
@@ -48,6 +50,20 @@ reg_name ptx_guard(const ptx_writer *w, int k);
 /* The same for what instruction v does: of a row's value all of it is there. */
 reg_name ptx_value_guard(const ptx_writer *w, int v, int k);
 
+/* Which values are different for the thread's elements. */
+void ptx_find_varying(ptx_writer *w);
+/* A pointwise nest: what is there for each element, then stores. */
+void ptx_write_pointwise(ptx_writer *w);
+/* Declarations of the tables that functions read. */
+void ptx_declare_tables(const ptx_writer *w, wk__string *out);
+
+/* ---- ptx_pieces.c ---- */
+
+/* The register with word n of what the access loads for the piece that is written. */
+reg_name ptx_piece_word(const ptx_writer *w, int access, int n);
+/* %c0 and %c1 of the piece. */
+void ptx_begin_piece(ptx_writer *w);
+
 /* ---- ptx_operations.c ---- */
 
 /* Instruction v, no load, store or reduction, for element k: its register is declared here. */
@@ -70,6 +86,10 @@ void ptx_load(ptx_writer *w, int v);
 void ptx_store(ptx_writer *w, int v);
 /* What is the same for all of a thread's elements: coordinates and addresses, before anything is loaded. */
 void ptx_prepare(ptx_writer *w);
+/* Whether an access is of 16-byte vectors. */
+bool ptx_is_vector(const ptx_writer *w, const wk__instr *i);
+/* to += coordinate * the access's stride with a loop. */
+void ptx_add_moved(ptx_writer *w, const char *to, int walker, int loop, const char *coordinate);
 /* How far apart a thread's elements are. */
 int ptx_distance(const ptx_writer *w);
 /* Long rows: the addresses of a step, whose first element is in %e. */

@@ -34,8 +34,7 @@ static bool moves(const ptx_writer *w, int walker) {
   return false;
 }
 
-/* to += coordinate * the walker's stride with a loop. */
-static void add_moved(ptx_writer *w, const char *to, int walker, int loop, const char *coordinate) {
+void ptx_add_moved(ptx_writer *w, const char *to, int walker, int loop, const char *coordinate) {
   int move = wk__ptx_move(w->shape, walker, loop);
   if (move == WK__PTX_STILL) return;
   if (move == WK__PTX_ONE) {
@@ -184,19 +183,21 @@ static void split_elements(ptx_writer *w) {
 
 void ptx_prepare(ptx_writer *w) {
   int p = w->shape->p;
-  if (ptx_is_tiles(w))
+  if (w->behind)
+    ptx_begin_piece(w);
+  else if (ptx_is_tiles(w))
     begin_tile(w);
   else
     split_index(w, OF_ROW, "%row", 0, p);
-  if (w->shape->mode == WK__PTX_POINTWISE && p && w->shape->each > 1)
+  if (w->shape->mode == WK__PTX_POINTWISE && p && w->shape->each > 1 && !w->behind)
     ptx_line(w, "mul.lo.s64 %%c%d, %%c%d, %d;", p - 1, p - 1, w->shape->each);
   for (int walker = 0; walker < w->shape->walkers; walker++) {
     reg_name name, start = ptx_load_arg(w, is_access(w, walker) ? WK__PTX_BASE : WK__PTX_START, walker, 0);
     snprintf(name.text, NAME, "%%w%d", walker);
     ptx_line(w, ".reg .b64 %s;", name.text);
     ptx_line(w, "mov.b64 %s, %s;", name.text, start.text);
-    for (int d = 0; d < p; d++) add_moved(w, name.text, walker, d, coordinate(d, OF_ROW).text);
-    if (w->shape->mode == WK__PTX_ROWS && w->shape->r == 1) add_moved(w, name.text, walker, p, "%e");
+    for (int d = 0; d < p; d++) ptx_add_moved(w, name.text, walker, d, coordinate(d, OF_ROW).text);
+    if (w->shape->mode == WK__PTX_ROWS && w->shape->r == 1) ptx_add_moved(w, name.text, walker, p, "%e");
   }
   if (is_short(w) && w->shape->r > 1) split_elements(w);
 }
@@ -212,7 +213,7 @@ void ptx_prepare_step(ptx_writer *w) {
     snprintf(name.text, NAME, "%%s%d", walker);
     ptx_line(w, ".reg .b64 %s;", name.text);
     ptx_line(w, "mov.b64 %s, %%w%d;", name.text, walker);
-    add_moved(w, name.text, walker, w->shape->p, "%e");
+    ptx_add_moved(w, name.text, walker, w->shape->p, "%e");
   }
 }
 
@@ -231,7 +232,7 @@ static place place_by_coordinates(ptx_writer *w, int walker, int k) {
   }
   ptx_line(w, "mov.b64 %s, %%w%d;", at.reg.text, walker);
   for (int d = w->shape->p; d < w->shape->p + w->shape->r; d++)
-    add_moved(w, at.reg.text, walker, d, coordinate(d, k).text);
+    ptx_add_moved(w, at.reg.text, walker, d, coordinate(d, k).text);
   if (divides) ptx_line(w, "}");
   return at;
 }
@@ -349,7 +350,7 @@ static void store_one(ptx_writer *w, int dtype, const char *value, place at, con
 
 /* ---- vectors: 16 bytes at a time ---- */
 
-static bool is_vector(const ptx_writer *w, const wk__instr *i) {
+bool ptx_is_vector(const ptx_writer *w, const wk__instr *i) {
   const wk__access *a = &w->nest->accesses[i->extra];
   int item = item_of(w, i->extra);
   return w->shape->mode == WK__PTX_POINTWISE && w->shape->each > 1 && item > 1 && w->shape->p && !a->has_indirect &&
@@ -363,7 +364,7 @@ static void vector_words(ptx_writer *w, int first, int count, bool wide, reg_nam
 }
 
 static void vector_line(ptx_writer *w, bool load, const char *reg, int offset, bool wide, const reg_name *words,
-                        int count) {
+                        int count, const char *guard) {
   char list[4 * NAME] = "";
   for (int n = 0; n < count; n++) {
     strncat(list, n ? ", " : "", sizeof list - strlen(list) - 1);
@@ -372,9 +373,9 @@ static void vector_line(ptx_writer *w, bool load, const char *reg, int offset, b
   const char *vector = count == 4 ? ".v4" : count == 2 ? ".v2" : "";
   const char *open = count > 1 ? "{" : "", *close = count > 1 ? "}" : "";
   if (load)
-    ptx_line(w, "ld.global%s.b%d %s%s%s, [%s+%d];", vector, wide ? 64 : 32, open, list, close, reg, offset);
+    ptx_line(w, "%sld.global%s.b%d %s%s%s, [%s+%d];", guard, vector, wide ? 64 : 32, open, list, close, reg, offset);
   else
-    ptx_line(w, "st.global%s.b%d [%s+%d], %s%s%s;", vector, wide ? 64 : 32, reg, offset, open, list, close);
+    ptx_line(w, "%sst.global%s.b%d [%s+%d], %s%s%s;", guard, vector, wide ? 64 : 32, reg, offset, open, list, close);
 }
 
 static void value_of_word(ptx_writer *w, int dtype, const char *out, const char *word) {
@@ -407,8 +408,12 @@ static void load_vector(ptx_writer *w, int v, const wk__instr *i) {
   for (int first = 0; first < words; first += most) {
     reg_name loaded[4];
     int count = (int)wk__min(most, words - first);
-    vector_words(w, first, count, wide, loaded);
-    vector_line(w, true, at.reg.text, at.offset + first * word, wide, loaded, count);
+    if (w->behind) {
+      for (int n = 0; n < count; n++) loaded[n] = ptx_piece_word(w, i->extra, first + n);
+    } else {
+      vector_words(w, first, count, wide, loaded);
+      vector_line(w, true, at.reg.text, at.offset + first * word, wide, loaded, count, "");
+    }
     for (int n = 0; n < count; n++) {
       int k = (first + n) * word / item;
       if (item >= 4) {
@@ -455,7 +460,7 @@ static void store_vector(ptx_writer *w, const wk__instr *i) {
     reg_name stored[4];
     int count = (int)wk__min(most, words - first);
     for (int n = 0; n < count; n++) stored[n] = word_of(w, dtype, i->operands[0], (first + n) * word / item);
-    vector_line(w, false, at.reg.text, at.offset + first * word, wide, stored, count);
+    vector_line(w, false, at.reg.text, at.offset + first * word, wide, stored, count, ptx_guard(w, 0).text);
   }
 }
 
@@ -524,7 +529,7 @@ static void load_across(ptx_writer *w, int v, const wk__instr *i, int dtype) {
   for (int d = 0; d < along; d++) {
     reg_name coordinate;
     snprintf(coordinate.text, NAME, "%%c%d", d);
-    if (d != across) add_moved(w, from.text, i->extra, d, coordinate.text);
+    if (d != across) ptx_add_moved(w, from.text, i->extra, d, coordinate.text);
   }
   ptx_line(w, "mov.u32 %s, tile;", to.text);
   ptx_line(w, "mad.lo.u32 %s, %%warp, %d, %s;", to.text, line, to.text);
@@ -587,7 +592,7 @@ void ptx_load(ptx_writer *w, int v) {
   const wk__instr *i = &w->nest->instrs[v];
   int dtype = w->nest->buffers[w->nest->accesses[i->extra].buffer].dtype;
   declare(w, v);
-  if (i->op == WK__LOOP_load && is_vector(w, i)) {
+  if (i->op == WK__LOOP_load && ptx_is_vector(w, i)) {
     load_vector(w, v, i);
     return;
   }
@@ -635,12 +640,12 @@ void ptx_store(ptx_writer *w, int v) {
   const wk__instr *i = &w->nest->instrs[v];
   int dtype = w->nest->buffers[w->nest->accesses[i->extra].buffer].dtype;
   bool each = w->varies[v];
-  if (i->op == WK__LOOP_store && each && is_vector(w, i)) {
+  if (i->op == WK__LOOP_store && each && ptx_is_vector(w, i)) {
     store_vector(w, i);
     return;
   }
   for (int k = 0; k < (each ? w->shape->each : 1); k++) {
-    reg_name guard = ptx_value_guard(w, v, k);
+    reg_name guard = w->behind ? ptx_guard(w, k) : ptx_value_guard(w, v, k);
     if (!each && by_lanes(w)) snprintf(guard.text, NAME, "@%%first ");
     reg_name value = ptx_value(w, i->operands[0], k);
     place at = address_of(w, i, k);

@@ -46,6 +46,17 @@ static void call_of(ptx_writer *w, int compute, int op, const char *out, const c
   ptx_call(w, name, out, a, b);
 }
 
+bool wk__ptx_calls_functions(const wk__nest *nest) {
+  char name[NAME];
+  int number;
+  for (int v = 1; v < (int)nest->instr_count; v++) {
+    const wk__instr *i = &nest->instrs[v];
+    snprintf(name, sizeof name, "%s_%s", suffix(i->dtype), wk__loop_ops[i->op].name);
+    if (is_float(i->dtype) && find(name, &number)) return true;
+  }
+  return false;
+}
+
 /* ---- predicates are bools ---- */
 
 static void bool_operation(ptx_writer *w, int op, const char *o, const char *a, const char *b) {

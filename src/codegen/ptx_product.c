@@ -25,6 +25,9 @@ typedef struct operand {
 typedef struct writer {
   wk__ptx_text text;
   const wk__ptx_product *p;
+  const wk__ptx_behind *behind;
+  wk__string tables; /* that its functions read */
+  wk_status status;
   int threads, stages, ahead; /* steps that are on their way */
   int tid, lane, warp;
   int m, n, k, row0, column0, batch;   /* words */
@@ -139,6 +142,22 @@ static void copy_step(writer *w) {
   copy_operand(w, &w->b, WITH("add.u32", w->to, ROWS * LINE));
   SAY("add.u32 %%r%d, %%r%d, %d", w->copy_k, w->copy_k, DEPTH);
   next_stage(w, w->to);
+}
+
+/* The second block of a multiprocessor lets the first one go ahead: else both multiply, then both compute. */
+static void begin_late(writer *w) {
+  wk__ptx_text *t = &w->text;
+  int number = TWO("sub.u32", wk__ptx_special(t, "%ctaid.x"), wk__ptx_arg_word(t, WK__PRODUCT_LATE)),
+      goes = wk__ptx_predicate(t);
+  int loop = t->labels++, on_time = t->labels++, start = word(w), now = word(w);
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", goes, number, wk__ptx_arg_word(t, WK__PRODUCT_LATE), goes,
+      on_time);
+  SAY("mov.u32 %%r%d, %%clock", start);
+  wk__ptx_label(t, loop);
+  SAY("nanosleep.u32 100;\n\tmov.u32 %%r%d, %%clock;\n\tsub.u32 %%r%d, %%r%d, %%r%d", now, now, now, start);
+  SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", goes, now, wk__ptx_arg_word(t, WK__PRODUCT_CYCLES), goes,
+      loop);
+  wk__ptx_label(t, on_time);
 }
 
 static void begin(writer *w) {
@@ -310,6 +329,52 @@ static void store_lines(writer *w, int at, int rows, int c) {
   }
 }
 
+/* ---- what comes behind ---- */
+
+/* Which of the warp's tile a thread has at a time: lines 4 apart, and their panels. */
+enum { PIECES = 4 };
+
+/* Piece number u of the round: its elements come from shared memory, and go to C where that is wanted. */
+static wk__ptx_piece take_piece(writer *w, int at, int rows, int round, int u, int c) {
+  wk__ptx_text *t = &w->text;
+  int panels = w->groups / 8, lines = PIECES / panels, panel = u % panels;
+  int piece = WITH("and.b32", w->lane, 7),
+      line = TWO("add.u32", WITH("shr.u32", w->lane, 3), WITH("mul.lo.u32", round, 4 * lines));
+  line = WITH("add.u32", line, 4 * (u / panels));
+  int from = TWO("add.u32", TWO("add.u32", at, WITH("shl.b32", line, 7)),
+                 WITH("shl.b32", TWO("xor.b32", piece, WITH("and.b32", line, 7)), 4));
+  int row = TWO("add.u32", TWO("add.u32", w->row0, w->warp_row), line);
+  int column = TWO("add.u32", TWO("add.u32", w->column0, w->warp_column), WITH("shl.b32", piece, 3));
+  column = WITH("add.u32", column, 64 * panel);
+  wk__ptx_piece out = {.there = wk__ptx_predicate(t), .words = wk__ptx_words(t, 4)};
+  int v = out.words;
+  SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", out.there, row, w->m);
+  SAY("setp.lt.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", out.there, column, w->n, out.there);
+  out.row = TWO("min.u32", row, WITH("sub.u32", w->m, 1));
+  out.column = TWO("min.u32", column, WITH("sub.u32", w->n, WK__PTX_PIECE));
+  SAY("ld.shared.v4.b32 {%%r%d, %%r%d, %%r%d, %%r%d}, [%%r%d+%d]", v, v + 1, v + 2, v + 3, from, panel * rows * LINE);
+  if (!w->p->keeps) return out;
+  int address = wk__ptx_advance(t, c, WK__PRODUCT_C_STRIDE, out.row), wide = wk__ptx_long(t);
+  SAY("mul.wide.u32 %%d%d, %%r%d, 2;\n\tadd.s64 %%d%d, %%d%d, %%d%d", wide, out.column, address, address, wide);
+  SAY("@%%p%d st.global.v4.b32 [%%d%d], {%%r%d, %%r%d, %%r%d, %%r%d}", out.there, address, v, v + 1, v + 2, v + 3);
+  return out;
+}
+
+/* The nest's work on the warp's tile, which is in shared memory at `at` in lines of whole pieces. */
+static void do_behind(writer *w, int at, int rows, int c) {
+  wk__ptx_text *t = &w->text;
+  int round = word(w), loop = t->labels++, more = wk__ptx_predicate(t), rounds = rows / 4 * (w->groups / 8) / PIECES;
+  wk__ptx_piece pieces[PIECES];
+  SAY("mov.b32 %%r%d, 0", round);
+  wk__ptx_label(t, loop);
+  for (int u = 0; u < PIECES; u++) pieces[u] = take_piece(w, at, rows, round, u, c);
+  wk__string_append(&t->code, "{\n");
+  w->status = wk__ptx_write_pieces(w->behind, pieces, PIECES, WK__PRODUCT_ARGS, &t->code, &w->tables);
+  wk__string_append(&t->code, "}\n");
+  SAY("add.u32 %%r%d, %%r%d, 1;\n\tsetp.lt.u32 %%p%d, %%r%d, %d;\n\t@%%p%d bra L%d", round, round, more, round, rounds,
+      more, loop);
+}
+
 typedef struct results {
   int c, work, row; /* longs: of the batch; of the lane's first column */
   int alpha, beta;
@@ -386,11 +451,15 @@ static void write_results(writer *w) {
   }
   if (w->p->split || !w->p->vectors) return;
   SAY("bar.warp.sync 0xffffffff");
-  store_lines(w, r.staging, r.rows, c);
+  if (w->behind)
+    do_behind(w, r.staging, r.rows, c);
+  else
+    store_lines(w, r.staging, r.rows, c);
 }
 
 static void write_tile(writer *w) {
   int loop = w->text.labels++, done = w->text.labels++, more = wk__ptx_predicate(&w->text);
+  if (w->behind) begin_late(w);
   begin(w);
   if (w->p->warpgroups) {
     w->tiles = 1, w->groups = w->p->columns / 8;
@@ -464,22 +533,32 @@ static void write_sum(writer *w) {
 
 /* ---- all ---- */
 
-wk_status wk__ptx_write_product(const wk__ptx_product *p, wk__ptx_product_kernel *out) {
+wk_status wk__ptx_write_product(const wk__ptx_product *p, const wk__ptx_behind *behind, wk__ptx_product_kernel *out) {
   writer *w = wk__alloc_zeroed(sizeof *w);
   if (!w) return WK_OUT_OF_MEMORY;
   *out = (wk__ptx_product_kernel){.threads = p->adds || p->warpgroups ? 256 : 128};
   w->p = p;
+  w->behind = behind;
   w->threads = out->threads;
-  w->stages = p->warpgroups ? 4 : 3, w->ahead = 2;
+  w->stages = p->warpgroups && !behind ? 4 : 3, w->ahead = 2;
   if (p->adds)
     write_sum(w);
   else
     write_tile(w);
   if (!p->adds) out->shared = 1024 + w->stages * stage_bytes(w);
-  int blocks = p->adds ? 8 : p->warpgroups ? 1 : 2;
-  wk__ptx_module m = {"wick", p->capability, WK__PRODUCT_ARGS, out->threads, blocks, p->warpgroups && !p->adds};
-  out->text = wk__ptx_finish(&w->text, &m);
-  if (!out->text) wk__string_release(&w->text.code);
+  int blocks = p->adds ? 8 : p->warpgroups && !behind ? 1 : 2;
+  wk__ptx_module m = {.entry = "wick",
+                      .capability = p->capability,
+                      .args = WK__PRODUCT_ARGS + (behind ? behind->out->arg_count : 0),
+                      .threads = out->threads,
+                      .blocks = blocks,
+                      .warpgroups = p->warpgroups && !p->adds,
+                      .tables = w->tables.text};
+  wk_status status = w->tables.failed ? WK_OUT_OF_MEMORY : w->status;
+  if (status == WK_OK) out->text = wk__ptx_finish(&w->text, &m);
+  if (status == WK_OK && !out->text) status = WK_OUT_OF_MEMORY;
+  if (status != WK_OK) wk__string_release(&w->text.code);
+  wk__string_release(&w->tables);
   wk__free(w);
-  return out->text ? WK_OK : WK_OUT_OF_MEMORY;
+  return status;
 }

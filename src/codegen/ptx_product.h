@@ -4,11 +4,16 @@
  * which some are on their way while one is multiplied: by mma.sync (from sm_80 on), or by wgmma (sm_90), whose operands
  * are read from there. Either operand may lie along k or across it. Where tiles are few, k is split among blocks, which
  * leave f32 sums; a second kernel adds them in their order, so results are the same bits every time.
+ *
+ * What comes behind a product, a nest over its rows and columns, may be done by its kernel: a tile is rounded to C's
+ * type and goes through shared memory to where a thread has pieces of rows, and the nest's work is done on these. Two
+ * blocks have a multiprocessor then, of which one computes while the other multiplies, since the second one of the
+ * first round begins half a tile late.
  * Tests: tests/cuda/test_products.py. */
 #ifndef WICK_CODEGEN_PTX_PRODUCT_H
 #define WICK_CODEGEN_PTX_PRODUCT_H
 
-#include "base/base.h"
+#include "codegen/ptx.h"
 
 /* All of it is the key that a kernel is found by: no padding. */
 typedef struct wk__ptx_product {
@@ -21,7 +26,10 @@ typedef struct wk__ptx_product {
   uint8_t vectors;    /* rows of C are made of 16-byte pieces */
   uint8_t warpgroups; /* wgmma */
   uint8_t adds;       /* the second kernel */
+  uint8_t behind;     /* a nest's work is done on C, */
+  uint8_t keeps;      /* which is stored as well */
   uint8_t capability;
+  uint8_t reserved;
   uint16_t columns; /* of a tile: 128 or 256 */
 } wk__ptx_product;
 enum { WK__PRODUCT_ROWS = 128, WK__PRODUCT_DEPTH = 64 }; /* of a tile */
@@ -49,6 +57,8 @@ typedef enum wk__ptx_product_arg {
   WK__PRODUCT_STEPS, /* of k, of a split */
   WK__PRODUCT_BATCHES,
   WK__PRODUCT_SPLITS,
+  WK__PRODUCT_LATE,   /* with a nest behind it: blocks from this number to twice it wait */
+  WK__PRODUCT_CYCLES, /* for so long */
   WK__PRODUCT_ARGS
 } wk__ptx_product_arg;
 
@@ -56,6 +66,8 @@ typedef struct wk__ptx_product_kernel {
   char *text; /* owned; the entry is "wick". Blocks: (tiles, splits, batch); of the second (256 elements, 1, batch) */
   int threads, shared;
 } wk__ptx_product_kernel;
-WK_MUST_USE wk_status wk__ptx_write_product(const wk__ptx_product *p, wk__ptx_product_kernel *out);
+/* behind: of a kind that is, else NULL. WK_UNSUPPORTED: its nest cannot be. */
+WK_MUST_USE wk_status wk__ptx_write_product(const wk__ptx_product *p, const wk__ptx_behind *behind,
+                                            wk__ptx_product_kernel *out);
 
 #endif

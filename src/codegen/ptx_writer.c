@@ -51,14 +51,15 @@ reg_name ptx_load_arg(ptx_writer *w, int kind, int a, int b) {
   if (w->shape->together)
     ptx_line(w, "ld.global.nc.b64 %s, [%%own+%d];", r.text, 8 * (n + 1));
   else
-    ptx_line(w, "ld.param.u64 %s, [args+%d];", r.text, 8 * n);
+    ptx_line(w, "ld.param.u64 %s, [args+%d];", r.text, 8 * (w->first_arg + n));
   return r;
 }
 
 reg_name ptx_guard(const ptx_writer *w, int k) {
   reg_name r = {""};
   bool last = k == w->shape->each - 1, rows = w->shape->mode == WK__PTX_ROWS;
-  if (w->whole) return r;
+  if (w->behind) snprintf(r.text, NAME, "@%%p%d ", w->pieces[w->piece].there);
+  if (w->behind || w->whole) return r;
   bool may_miss = rows ? last || w->shape->warps > 1 : w->shape->mode != WK__PTX_POINTWISE;
   if (may_miss) snprintf(r.text, NAME, "@%%in%d ", k);
   return r;
@@ -169,7 +170,11 @@ void ptx_emit_element_stores(ptx_writer *w, int phase) {
     }
 }
 
-static void write_pointwise(ptx_writer *w) {
+void ptx_find_varying(ptx_writer *w) {
+  for (int v = 1; v < (int)w->nest->instr_count; v++) w->varies[v] = value_varies(w, v);
+}
+
+void ptx_write_pointwise(ptx_writer *w) {
   ptx_prepare(w);
   for (int v = 1; v < (int)w->nest->instr_count; v++)
     if (!wk__loop_is_store(ptx_instr(w, v)->op)) ptx_emit(w, v);
@@ -274,6 +279,16 @@ static int most_threads(const ptx_writer *w) {
   return w->shape->warps > 8 ? 32 * w->shape->warps : 256;
 }
 
+void ptx_declare_tables(const ptx_writer *w, wk__string *out) {
+  for (int n = 0; n < wk__ptx_function_count; n++) {
+    bool again = false;
+    for (int m = 0; m < n; m++)
+      again |= w->tables >> m & 1 &&
+               strcmp(wk__ptx_functions[m].table, wk__ptx_functions[n].table ? wk__ptx_functions[n].table : "") == 0;
+    if (w->tables >> n & 1 && !again) wk__string_append(out, wk__ptx_functions[n].table);
+  }
+}
+
 static void write_head(ptx_writer *w, wk__string *text, const char *provenance) {
   int target = w->shape->capability >= 90 ? 90 : w->shape->capability >= 80 ? 80 : 70;
   for (const char *p = provenance; p && *p;) {
@@ -283,13 +298,7 @@ static void write_head(ptx_writer *w, wk__string *text, const char *provenance) 
     p += length + (end != NULL);
   }
   wk__string_printf(text, ".version 7.8\n.target sm_%d\n.address_size 64\n", target);
-  for (int n = 0; n < wk__ptx_function_count; n++) {
-    bool again = false;
-    for (int m = 0; m < n; m++)
-      again |= w->tables >> m & 1 &&
-               strcmp(wk__ptx_functions[m].table, wk__ptx_functions[n].table ? wk__ptx_functions[n].table : "") == 0;
-    if (w->tables >> n & 1 && !again) wk__string_append(text, wk__ptx_functions[n].table);
-  }
+  ptx_declare_tables(w, text);
   if ((w->out->states || w->shape->kept) && shares_memory(w))
     wk__string_append(text, ".extern .shared .align 8 .b8 states[];\n");
   if (ptx_is_tiles(w)) /* rows of a tile with room for two elements more, at least 8 bytes */
@@ -308,12 +317,12 @@ static bool is_written(const wk__nest *nest, const wk__ptx_shape *shape) {
 
 static wk_status write_kernel(ptx_writer *w, const char *provenance) {
   wk__string text = {0};
-  for (int v = 1; v < (int)w->nest->instr_count; v++) w->varies[v] = value_varies(w, v);
+  ptx_find_varying(w);
   write_beginning(w);
   if (ptx_has_rows(w))
     ptx_write_rows(w);
   else
-    write_pointwise(w);
+    ptx_write_pointwise(w);
   ptx_line(w, "ret;");
   if (w->unsupported) return WK_UNSUPPORTED;
   write_head(w, &text, provenance);

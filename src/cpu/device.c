@@ -89,7 +89,10 @@ static unsigned modes_of(const wk__code *code, const wk__launch *launch) {
   return wk__native_mode_of(wk__program_of(code), launch);
 }
 
-static const wk__fusion_facts facts = {.compiles = true, .fuses_products = true, .kept_elements = WK__KEEP};
+static const wk__fusion_facts facts = {.compiles = true,
+                                       .beside = WK__BESIDE_PRODUCTS | WK__BESIDE_MORE | WK__BESIDE_DRAWS,
+                                       .beside_dtypes = 1u << WK_FLOAT32 | 1u << WK_FLOAT64,
+                                       .kept_elements = WK__KEEP};
 
 const wk__device_type wk__cpu_device_type = {
     .name = "cpu",

@@ -7,6 +7,7 @@
 
 #include "cuda/blocks.h"
 #include "cuda/capture.h"
+#include "cuda/code.h"
 #include "cuda/internal.h"
 #include "cuda/native.h"
 #include "cuda/program.h"
@@ -21,6 +22,13 @@ typedef struct cuda_code {
   _Atomic(CUdeviceptr) program[WK__MOST_DEVICES]; /* by device; 0: not there yet */
 } cuda_code;
 static cuda_code *of(const wk__code *code) { return (cuda_code *)code; }
+
+const wk__nest *wk__cuda_nest_of(const wk__code *code) { return of(code)->nest; }
+wk__cuda_native *wk__cuda_native_of(const wk__code *code) { return &of(code)->native; }
+wk_status wk__cuda_bind(const wk__code *code, const wk__launch *launch, wk__binding *out) {
+  const wk__cuda_encoded *e = &of(code)->encoded;
+  return wk__bind_nest(of(code)->nest, e->expressions, e->expression_count, launch, out);
+}
 
 wk__code *wk__cuda_build(const wk__nest *nest) {
   cuda_code *code = wk__alloc_zeroed(sizeof *code);
@@ -249,7 +257,7 @@ static wk_status launch_one(wk__cuda_stream *s, cuda_code *code, const wk__launc
                             wk__cuda_together *together) {
   wk__binding b;
   bool done;
-  WK_TRY(wk__bind_nest(code->nest, code->encoded.expressions, code->encoded.expression_count, launch, &b));
+  WK_TRY(wk__cuda_bind((const wk__code *)code, launch, &b));
   if (!code->encoded.adds) wk__sort_loops(code->nest, &b);
   wk__merge_loops(&b);
   for (int d = 0; d < b.p; d++)

@@ -63,7 +63,7 @@ static void open_library(void) {
   if (lt.cublasLtCreate(&lt.handle)) lt.handle = NULL;
 }
 
-static bool is_there(void) {
+bool wk__cublas_is_there(void) {
   (void)pthread_once(&lt.once, open_library);
   return lt.handle;
 }
@@ -206,7 +206,7 @@ wk_status wk__cublas_run(wk__cuda_stream *s, const wk__cuda_product *product, bo
   int64_t capacity;
   void *workspace = NULL;
   *out_done = false;
-  if (product->batch > INT32_MAX || !is_there()) return WK_OK;
+  if (product->batch > INT32_MAX || !wk__cublas_is_there()) return WK_OK;
   pthread_mutex_lock(&plans.lock);
   wk__cuda_product key = key_of(product);
   plan *p = (plan *)wk__cuda_prepared_for(&plans, &key, s->device->index);

@@ -8,10 +8,7 @@
 /* *out_done: it was given to the stream; false where the library is not there or does not take such a product. */
 WK_MUST_USE wk_status wk__cublas_run(wk__cuda_stream *stream, const wk__cuda_product *product, bool *out_done);
 
-/* Products of small floats by our own kernels on tensor cores (codegen/ptx_product.h; tensor_cores.c). *out_done: as
- * above; false where the device has none or an operand does not lie in rows of 16-byte pieces. The thread is in the
- * device. */
-WK_MUST_USE wk_status wk__cuda_run_on_tensor_cores(wk__cuda_stream *stream, const wk__cuda_product *product,
-                                                   bool *out_done);
+/* Whether it was found. */
+bool wk__cublas_is_there(void);
 
 #endif

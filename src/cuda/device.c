@@ -4,8 +4,10 @@
 #include "cuda/recording.h"
 #include "random/generator.h"
 
-/* Nests are fused; a product and the kernel beside it are launches of their own. */
-static const wk__fusion_facts facts = {.compiles = true, .fuses_products = false, .kept_elements = 0};
+static const wk__fusion_facts facts = {.compiles = true,
+                                       .columns_apart = true,
+                                       .beside = WK__BESIDE_PRODUCTS | WK__BESIDE_WANTED,
+                                       .beside_dtypes = 1u << WK_FLOAT16 | 1u << WK_BFLOAT16};
 
 const wk__device_type wk__cuda_device_type = {
     .name = "cuda",
@@ -28,6 +30,7 @@ const wk__device_type wk__cuda_device_type = {
     .build = wk__cuda_build,
     .release_code = wk__cuda_release_code,
     .launch = wk__cuda_launch,
+    .run_product = wk__cuda_run_product,
     .launch_tiles = wk__cuda_launch_tiles,
     .kernels = wk__cuda_kernels,
     .facts = &facts,

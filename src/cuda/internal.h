@@ -116,6 +116,8 @@ WK_MUST_USE wk_status wk__cuda_pinned_note_use(wk__cuda_stream *stream, const vo
 
 wk__code *wk__cuda_build(const struct wk__nest *nest);
 void wk__cuda_release_code(wk__code *code);
+WK_MUST_USE wk_status wk__cuda_run_product(wk__stream *stream, const wk_op *op, const wk_value *args, wk_tensor *out,
+                                           const struct wk__fused_launch *fused); /* behind.c */
 WK_MUST_USE wk_status wk__cuda_launch(wk__stream *stream, const wk__code *code, const struct wk__launch *launches,
                                       int64_t count);
 

@@ -25,6 +25,11 @@ static inline bool wk__cuda_is_whole(const wk_tensor *t) {
 /* A product into `out`, or a part of it; sets the product's type and whether it may be TF32. Of floats and i64.
  * (product.c) */
 WK_MUST_USE wk_status wk__cuda_multiply(const wk_tensor *out, struct wk__cuda_product *product);
+/* Of calls of mm and linear. out_rows (empty at first, the caller's): a copy of linear's input whose rows did not lie
+ * evenly, which the product reads. */
+struct wk__cuda_product wk__cuda_describe_mm(const wk_value *args, const wk_tensor *out);
+WK_MUST_USE wk_status wk__cuda_describe_linear(const wk_value *args, wk_tensor *out, struct wk__cuda_product *product,
+                                               wk_value *out_rows);
 
 /* depthwise.c: convolutions of one channel a group, for tensors in planes. `bias`: of each channel of the result, or
  * NULL. */

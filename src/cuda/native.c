@@ -7,26 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "codegen/ptx.h"
+#include "cuda/native_kernels.h"
 #include "cuda/recording.h"
 #include "cuda/shape.h"
 
 typedef enum kernel_state { ASKED, READY, NONE } kernel_state; /* NONE: it is the interpreter's for good */
 
-typedef struct wk__cuda_kernel kernel;
-struct wk__cuda_kernel {
-  kernel *next;
-  wk__ptx_shape shape;
-  const wk__nest *nest; /* borrowed */
-  wk__cuda_device *device;
-  _Atomic(int) state;
-  _Atomic(int) uses;   /* before it was asked for */
-  wk__cuda_held *held; /* owned: the module of the function; NULL before it is there */
-  CUfunction function;
-  int arg_count, states;
-  wk__ptx_arg *args; /* owned */
-  kernel *queued;    /* of the compiler */
-};
+typedef wk__cuda_kernel kernel;
 
 /* ---- which tier ---- */
 
@@ -52,21 +39,37 @@ static wk_status load(kernel *k, const char *text) {
   return WK_OUT_OF_MEMORY;
 }
 
+/* Of a nest alone, or of a product with the nest behind it. */
+static wk_status write(kernel *k, wk__ptx_kernel *out) {
+  if (!k->is_behind) return wk__ptx_write(k->nest, &k->shape, NULL, out);
+  wk__ptx_product_kernel written;
+  const wk__ptx_behind behind = {k->nest, &k->shape, k->behind.taken, out};
+  WK_TRY(wk__ptx_write_product(&k->behind.product, &behind, &written));
+  out->text = written.text;
+  k->threads = written.threads, k->shared = written.shared;
+  return WK_OK;
+}
+
+static wk_status take_args(kernel *k, const wk__ptx_kernel *written) {
+  k->args = wk__alloc((size_t)(written->arg_count + 1) * sizeof *k->args);
+  if (!k->args) return WK_OUT_OF_MEMORY;
+  memcpy(k->args, written->args, (size_t)written->arg_count * sizeof *k->args);
+  k->arg_count = written->arg_count;
+  k->states = written->states;
+  return WK_OK;
+}
+
 static wk_status compile(kernel *k) {
-  wk__ptx_kernel *written = wk__alloc(sizeof *written);
+  wk__ptx_kernel *written = wk__alloc_zeroed(sizeof *written);
   if (!written) return WK_OUT_OF_MEMORY;
-  wk_status status = wk__ptx_write(k->nest, &k->shape, NULL, written);
+  wk_status status = write(k, written);
   if (status == WK_OK && wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "%s", written->text);
   if (status == WK_OK) status = wk__cuda_enter(k->device);
   if (status == WK_OK) status = load(k, written->text);
-  if (status == WK_OK && (written->states || k->shape.kept))
+  if (status == WK_OK && (written->states || k->shape.kept || k->shared))
     status = WK__CUDA(cuFuncSetAttribute, k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                      k->device->shared_most);
-  if (status == WK_OK) k->args = wk__alloc((size_t)(written->arg_count + 1) * sizeof *k->args);
-  if (status == WK_OK && !k->args) status = WK_OUT_OF_MEMORY;
-  if (status == WK_OK) memcpy(k->args, written->args, (size_t)written->arg_count * sizeof *k->args);
-  k->arg_count = written->arg_count;
-  k->states = written->states;
+                      k->shared ? k->shared : k->device->shared_most);
+  if (status == WK_OK) status = take_args(k, written);
   wk__free(written->text);
   wk__free(written);
   return status;
@@ -156,16 +159,26 @@ void wk__cuda_native_release(wk__cuda_native *native) {
 
 /* ---- finding ---- */
 
-static kernel *find(const wk__cuda_native *native, const wk__cuda_device *d, const wk__ptx_shape *shape) {
+static bool is_of(const kernel *k, const wk__ptx_shape *shape, const wk__cuda_behind *behind) {
+  if (memcmp(&k->shape, shape, sizeof *shape) != 0 || k->is_behind != (behind != NULL)) return false;
+  return !behind || (memcmp(&k->behind.product, &behind->product, sizeof behind->product) == 0 &&
+                     k->behind.taken == behind->taken);
+}
+
+static kernel *find(const wk__cuda_native *native, const wk__cuda_device *d, const wk__ptx_shape *shape,
+                    const wk__cuda_behind *behind) {
   for (kernel *k = atomic_load_explicit(&native->kernels, memory_order_acquire); k; k = k->next)
-    if (k->device == d && memcmp(&k->shape, shape, sizeof *shape) == 0) return k;
+    if (k->device == d && is_of(k, shape, behind)) return k;
   return NULL;
 }
 
-static kernel *add(wk__cuda_native *native, const wk__nest *nest, wk__cuda_device *d, const wk__ptx_shape *shape) {
+static kernel *add(wk__cuda_native *native, const wk__nest *nest, wk__cuda_device *d, const wk__ptx_shape *shape,
+                   const wk__cuda_behind *behind) {
   kernel *k = wk__alloc_zeroed(sizeof *k);
   if (!k) return NULL;
   k->shape = *shape;
+  k->is_behind = behind != NULL;
+  if (behind) k->behind = *behind;
   k->nest = nest;
   k->device = d;
   k->next = atomic_load(&native->kernels);
@@ -186,12 +199,11 @@ static kernel *compile_now(kernel *k) {
   return atomic_load(&k->state) == READY ? k : NULL;
 }
 
-/* The kernel when it is there; else it is asked for by its second use, or waited for. */
-static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, const wk__cuda_stream *s, const wk__binding *b,
-                          const wk__ptx_shape *shape) {
+kernel *wk__cuda_kernel_for(wk__cuda_native *native, const wk__nest *nest, const wk__cuda_stream *s,
+                            const wk__binding *b, const wk__ptx_shape *shape, const wk__cuda_behind *behind) {
   wk__cuda_device *d = s->device;
-  kernel *k = find(native, d, shape);
-  if (!k && !(k = add(native, nest, d, shape))) {
+  kernel *k = find(native, d, shape, behind);
+  if (!k && !(k = add(native, nest, d, shape, behind))) {
     wk_error_clear();
     return NULL;
   }
@@ -206,6 +218,11 @@ static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, const w
   }
   if (wanted_tier() == TIER_BOTH && uses == 1) ask_for(k);
   return NULL;
+}
+
+static const kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, const wk__cuda_stream *s,
+                                const wk__binding *b, const wk__ptx_shape *shape) {
+  return wk__cuda_kernel_for(native, nest, s, b, shape, NULL);
 }
 
 /* ---- launching ---- */
@@ -315,6 +332,8 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
   }
 }
 
+int64_t wk__cuda_blocks_of(const kernel *k, const wk__binding *b) { return grid_of(k, b).blocks; }
+
 static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__binding *b, CUevent begin) {
   static const char *const modes[] = {[WK__PTX_POINTWISE] = "pointwise",
                                       [WK__PTX_SHORT_ROWS] = "short rows",
@@ -341,17 +360,23 @@ static uint64_t address_of(const wk__binding *b, const wk__ptx_arg *arg, const v
   return arg->kind == WK__PTX_SCRATCH || arg->kind == WK__PTX_VALUES ? (uint64_t)(uintptr_t)scratch : 0;
 }
 
+int wk__cuda_collect_args(const kernel *k, const wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
+                          void *scratch, int64_t *out, uint32_t first, wk__cuda_address *out_addresses) {
+  int count = 0;
+  for (int n = 0; n < k->arg_count; n++) {
+    out[n] = value_of(k, s, b, launch, &k->args[n], scratch);
+    uint64_t address = address_of(b, &k->args[n], scratch);
+    if (address) out_addresses[count++] = (wk__cuda_address){first + (uint32_t)n, address};
+  }
+  return count;
+}
+
 static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
                       void *scratch) {
   int64_t args[WK__PTX_MAX_ARGS];
   wk__cuda_address addresses[WK__PTX_MAX_ARGS];
-  int address_count = 0;
+  int address_count = wk__cuda_collect_args(k, s, b, launch, scratch, args, 0, addresses);
   grid g = grid_of(k, b);
-  for (int n = 0; n < k->arg_count; n++) {
-    args[n] = value_of(k, s, b, launch, &k->args[n], scratch);
-    uint64_t address = address_of(b, &k->args[n], scratch);
-    if (address) addresses[address_count++] = (wk__cuda_address){(uint32_t)n, address};
-  }
   CUevent begin;
   wk__cuda_time_begin(s, &begin);
   wk_status status = wk__cuda_give(s, &(wk__cuda_work){.function = k->function,
@@ -435,11 +460,16 @@ static bool is_taken(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   return true;
 }
 
+bool wk__cuda_is_interpreted(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b,
+                             const wk__launch *launch) {
+  return wanted_tier() == TIER_INTERPRETER || !is_taken(nest, d, b, launch);
+}
+
 wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, const wk__nest *nest,
                                  const wk__binding *b, const wk__launch *launch, bool *out_done) {
   wk__ptx_shape shape;
   *out_done = false;
-  if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
+  if (wk__cuda_is_interpreted(nest, s->device, b, launch)) return WK_OK;
   if (!wk__shape_of(nest, s->device, b, &shape)) return WK_OK;
   if (shape.phased) {
     phase_kernels all;
@@ -460,129 +490,4 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
   *out_done = grid_of(k, b).shared <= s->device->shared_most; /* rows are kept beside states of more words than usual */
   if (!*out_done) return WK_OK;
   return whole ? give_parts(k, whole, s, b, launch) : give(k, s, b, launch, NULL);
-}
-
-/* ---- launches together ---- */
-
-/* One launch for many small ones of a kernel: their arguments in a table, and by block whose it is. */
-typedef struct table {
-  const kernel *kernel;
-  int64_t launches, blocks, words; /* words: of a line */
-  int64_t address_count;
-  int64_t lines[WK__CUDA_TABLE_BYTES / 8];
-  uint16_t of_block[WK__CUDA_TABLE_BLOCKS];
-  wk__cuda_address addresses[WK__CUDA_TABLE_BYTES / 8]; /* in lines */
-} table;
-
-enum { TABLES = 4 };
-struct wk__cuda_together {
-  table *tables[TABLES]; /* one a kernel; NULL: none yet */
-};
-
-wk__cuda_together *wk__cuda_together_begin(void) { return wk__alloc_zeroed(sizeof(wk__cuda_together)); }
-
-static wk_status fill_table(table *t, wk__cuda_stream *s, char *memory, int64_t bytes, int64_t blocks) {
-  WK_TRY(wk__cuda_give(s, &(wk__cuda_work){.to = memory,
-                                           .words = t->lines,
-                                           .word_count = (int)(bytes / 8),
-                                           .addresses = t->addresses,
-                                           .address_count = (int)t->address_count}));
-  return wk__cuda_give(s,
-                       &(wk__cuda_work){.to = memory + bytes, .words = t->of_block, .word_count = (int)(blocks / 8)});
-}
-
-static wk_status launch_table(const table *t, wk__cuda_stream *s, const char *memory, int64_t bytes) {
-  uint64_t address = (uint64_t)(uintptr_t)memory;
-  int64_t args[WK__PTX_TOGETHER_ARGS] = {
-      [WK__PTX_TABLE] = (int64_t)address, [WK__PTX_LINE] = 8 * t->words, [WK__PTX_BLOCKS] = (int64_t)address + bytes};
-  const wk__cuda_address addresses[] = {{WK__PTX_TABLE, address}, {WK__PTX_BLOCKS, address}};
-  return wk__cuda_give(s, &(wk__cuda_work){.function = t->kernel->function,
-                                           .held = t->kernel->held,
-                                           .grid = {(unsigned)t->blocks, 1, 1},
-                                           .threads = 256,
-                                           .words = args,
-                                           .word_count = WK__PTX_TOGETHER_ARGS,
-                                           .addresses = addresses,
-                                           .address_count = WK_COUNT(addresses)});
-}
-
-static wk_status give_table(table *t, wk__cuda_stream *s) {
-  int64_t capacity, bytes = 8 * t->words * t->launches, blocks = wk__ceil_div(2 * t->blocks, 8) * 8;
-  char *memory = wk__cuda_allocate_filled(s, bytes + blocks, &capacity);
-  if (!memory) return wk_error_category();
-  memset((char *)t->of_block + 2 * t->blocks, 0, (size_t)(blocks - 2 * t->blocks));
-  CUevent begin;
-  wk__cuda_time_begin(s, &begin);
-  wk_status status = fill_table(t, s, memory, bytes, blocks);
-  if (status == WK_OK) status = launch_table(t, s, memory, bytes);
-  if (WK_UNLIKELY(begin)) {
-    char mode[64], name[WK__CUDA_NAME_BYTES];
-    (void)snprintf(mode, sizeof mode, "pointwise, %lld together/%d", (long long)t->launches, t->kernel->shape.each);
-    wk__cuda_nest_name(t->kernel->nest, mode, name, sizeof name);
-    wk__cuda_time_end(s, begin, name);
-  }
-  wk__cuda_release(&s->head, memory, capacity);
-  return status;
-}
-
-static wk_status empty_table(table *t, wk__cuda_stream *s) {
-  wk_status status = t->launches ? give_table(t, s) : WK_OK;
-  t->launches = t->blocks = t->address_count = 0;
-  return status;
-}
-
-wk_status wk__cuda_together_end(wk__cuda_together *together, wk__cuda_stream *s) {
-  wk_status status = WK_OK;
-  for (int n = 0; n < TABLES && together->tables[n]; n++) {
-    if (status == WK_OK) status = empty_table(together->tables[n], s);
-    wk__free(together->tables[n]);
-  }
-  wk__free(together);
-  return status;
-}
-
-/* The kernel's table, or the last one, emptied; NULL with the error set. */
-static table *table_of(wk__cuda_together *together, const kernel *k, wk__cuda_stream *s) {
-  int n = 0;
-  while (n < TABLES - 1 && together->tables[n] && together->tables[n]->kernel != k) n++;
-  table *t = together->tables[n];
-  if (!t) {
-    t = together->tables[n] = wk__alloc(sizeof *t);
-    if (!t) return NULL;
-    t->launches = t->blocks = t->address_count = 0;
-  } else if (t->kernel != k && empty_table(t, s) != WK_OK) {
-    return NULL;
-  }
-  t->kernel = k;
-  t->words = k->arg_count + 1;
-  return t;
-}
-
-wk_status wk__cuda_together_add(wk__cuda_together *together, wk__cuda_native *native, wk__cuda_stream *s,
-                                const wk__nest *nest, const wk__binding *b, const wk__launch *launch, bool *out_done) {
-  wk__ptx_shape shape;
-  *out_done = false;
-  if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
-  if (!wk__shape_of(nest, s->device, b, &shape) || shape.mode != WK__PTX_POINTWISE) return WK_OK;
-  shape.together = 1;
-  const kernel *k = kernel_for(native, nest, s, b, &shape);
-  int64_t blocks = k ? grid_of(k, b).blocks : 0;
-  if (!k || blocks > WK__CUDA_TABLE_BLOCKS) return WK_OK;
-  table *t = table_of(together, k, s);
-  if (!t) return wk_error_category();
-  if (t->blocks + blocks > WK__CUDA_TABLE_BLOCKS || (t->launches + 1) * t->words > (int64_t)WK_COUNT(t->lines))
-    WK_TRY(empty_table(t, s));
-  int64_t *line = t->lines + t->launches * t->words;
-  line[0] = t->blocks;
-  for (int n = 0; n < k->arg_count; n++) {
-    line[n + 1] = value_of(k, s, b, launch, &k->args[n], NULL);
-    uint64_t address = address_of(b, &k->args[n], NULL);
-    uint32_t word = (uint32_t)(line + n + 1 - t->lines);
-    if (address) t->addresses[t->address_count++] = (wk__cuda_address){word, address};
-  }
-  for (int64_t i = 0; i < blocks; i++) t->of_block[t->blocks + i] = (uint16_t)t->launches;
-  t->blocks += blocks;
-  t->launches++;
-  *out_done = true;
-  return WK_OK;
 }

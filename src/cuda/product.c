@@ -12,6 +12,7 @@
 #include "cuda/kernels.h"
 #include "cuda/products.h"
 #include "cuda/recording.h"
+#include "cuda/tensor_cores.h"
 #include "cuda/tier0.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
@@ -85,8 +86,9 @@ wk_status wk__cuda_multiply(const wk_tensor *out, wk__cuda_product *p) {
   wk__cuda_time_begin(s, &begin);
   wk_status status = p->k > 0 && !whole ? wk__cublas_run(s, p, &done) : WK_OK;
   bool library = done;
-  if (status == WK_OK && !done && !whole) status = wk__cuda_run_on_tensor_cores(s, p, &done);
-  if (status == WK_OK && !done) status = run_own(s, p);
+  wk__cuda_cores cores;
+  if (status == WK_OK && !done)
+    status = !whole && wk__cuda_cores_prepare(&cores, s, p) ? wk__cuda_cores_give(&cores, p) : run_own(s, p);
   if (WK_UNLIKELY(begin)) note_time(s, p, library, begin);
   return status;
 }
@@ -129,8 +131,12 @@ static wk_status run_row(wk__call *c, const wk_tensor *operand, wk__kernel_fn *o
 
 /* ---- mm, bmm ---- */
 
+wk__cuda_product wk__cuda_describe_mm(const wk_value *args, const wk_tensor *out) {
+  return of_matrices(args[0].tensor, args[1].tensor, out);
+}
+
 static wk_status mm(wk__call *c) {
-  wk__cuda_product p = of_matrices(c->args[0].tensor, c->args[1].tensor, c->outputs[0]);
+  wk__cuda_product p = wk__cuda_describe_mm(c->args, c->outputs[0]);
   return wk__cuda_multiply(c->outputs[0], &p);
 }
 static wk_status whole_mm(wk__call *c) { return give(c, whole_product(c->args[0].tensor, c->args[1].tensor)); }
@@ -172,29 +178,37 @@ static bool folds(const wk_tensor *t) {
   return true;
 }
 
-static wk_status linear_of(const wk_tensor *x, const wk_tensor *w, wk_tensor *bias, wk_tensor *out) {
+static wk_status linear_of(const wk_tensor *x, const wk_tensor *w, wk_tensor *bias, wk_tensor *out,
+                           wk__cuda_product *p) {
   int64_t in = wk__size(w, 1);
-  wk__cuda_product p = {.a = at(x), .b = at(w), .c = at(out), .batch = 1, .alpha = 1, .k = in};
-  p.m = in ? wk__numel(x) / in : wk__numel(out) / wk__max(wk__size(w, 0), 1);
-  p.n = p.c_row = wk__size(w, 0);
-  p.a_row = x->ndim > 1 ? wk__stride(x, x->ndim - 2) : 0, p.a_column = wk__stride(x, x->ndim - 1);
-  p.b_row = wk__stride(w, 1), p.b_column = wk__stride(w, 0);
+  *p = (wk__cuda_product){.a = at(x), .b = at(w), .c = at(out), .batch = 1, .alpha = 1, .k = in};
+  p->m = in ? wk__numel(x) / in : wk__numel(out) / wk__max(wk__size(w, 0), 1);
+  p->n = p->c_row = wk__size(w, 0);
+  p->a_row = x->ndim > 1 ? wk__stride(x, x->ndim - 2) : 0, p->a_column = wk__stride(x, x->ndim - 1);
+  p->b_row = wk__stride(w, 1), p->b_column = wk__stride(w, 0);
   if (bias && bias->ndim == 1 && wk__is_contiguous(bias)) {
-    p.row = at(bias);
+    p->row = at(bias);
   } else if (bias) {
-    p.beta = 1;
+    p->beta = 1;
     WK_TRY(wk__copy_into(out, bias));
   }
-  return wk__cuda_multiply(out, &p);
+  return WK_OK;
+}
+
+wk_status wk__cuda_describe_linear(const wk_value *args, wk_tensor *out, wk__cuda_product *p, wk_value *out_rows) {
+  WK__ARGS(linear);
+  wk_tensor *x = args[A_input].tensor, *bias = args[A_bias].tag == WK_VALUE_TENSOR ? args[A_bias].tensor : NULL;
+  wk_value format = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
+  if (!folds(x)) WK_TRY(wk__compute(WK__OP(clone), (wk_value[]){wk__v_tensor(x), format}, NULL, out_rows));
+  if (out_rows->tag == WK_VALUE_TENSOR) x = out_rows->tensor;
+  return linear_of(x, args[A_weight].tensor, bias, out, p);
 }
 
 static wk_status linear(wk__call *c) {
-  WK__ARGS(linear);
-  wk_tensor *x = c->args[A_input].tensor, *out = c->outputs[0];
-  wk_value rows = {0}, format = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
-  if (!folds(x)) WK_TRY(wk__compute(WK__OP(clone), (wk_value[]){wk__v_tensor(x), format}, NULL, &rows));
-  if (rows.tag == WK_VALUE_TENSOR) x = rows.tensor;
-  wk_status status = linear_of(x, c->args[A_weight].tensor, wk__arg_tensor(c, A_bias), out);
+  wk_value rows = {0};
+  wk__cuda_product p;
+  wk_status status = wk__cuda_describe_linear(c->args, c->outputs[0], &p, &rows);
+  if (status == WK_OK) status = wk__cuda_multiply(c->outputs[0], &p);
   wk_value_release(&rows);
   return status;
 }

@@ -111,11 +111,12 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   s->each = (uint8_t)wk__min(wk__ceil_div(rounds, s->warps), WK__PTX_MAX_EACH);
   bool in_registers = wk__shape_chunks(b) == 1 && (int64_t)s->each * s->warps >= rounds && s->each <= most;
   bool columns = lies_in_columns(nest, b), parts = wk__shape_goes_in_parts(nest, d, b);
-  if (in_registers && !columns && wk__shape_length(b) <= WK__PTX_SHORT_ROW) {
+  bool is_short = in_registers && wk__shape_length(b) <= WK__PTX_SHORT_ROW; /* in columns, too: neighbours' threads */
+  if (is_short) {
     s->mode = WK__PTX_SHORT_ROWS;
     s->each = (uint8_t)wk__shape_length(b);
   }
-  if (in_registers && !columns) return true;
+  if (is_short || (in_registers && !columns)) return true;
   s->mode = columns ? WK__PTX_COLUMNS : parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS;
   s->phased = s->mode == WK__PTX_PARTS && !wk__ptx_is_reduced_once(nest);
   s->carries = b->r == 2 && b->size[b->p + 1] >= WK__REDUCE_LANES;
@@ -155,6 +156,25 @@ static bool is_whole(const wk__binding *b, const wk__ptx_shape *s) {
   return chunks && length % step == 0 && WK__REDUCE_CHUNK % step == 0;
 }
 
+static void set_moves(const wk__binding *b, wk__ptx_shape *s) {
+  s->walkers = (uint8_t)b->walker_count;
+  for (int w = 0; w < b->walker_count; w++)
+    for (int d = 0; d < b->p + b->r; d++) {
+      int64_t stride = b->stride[w][d];
+      int move = stride == 0 ? WK__PTX_STILL : stride == 1 ? WK__PTX_ONE : WK__PTX_STRIDED;
+      s->moves[w] |= (uint16_t)(move << 2 * d);
+    }
+}
+
+void wk__shape_of_pieces(const wk__cuda_device *device, const wk__binding *b, wk__ptx_shape *s) {
+  memset(s, 0, sizeof *s);
+  s->mode = WK__PTX_POINTWISE;
+  s->p = (uint8_t)b->p;
+  s->each = WK__PTX_PIECE, s->warps = 1;
+  s->capability = (uint8_t)device->capability;
+  set_moves(b, s);
+}
+
 /* False: the interpreter's. */
 bool wk__shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *b, wk__ptx_shape *s) {
   memset(s, 0, sizeof *s);
@@ -162,7 +182,6 @@ bool wk__shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk_
   s->p = (uint8_t)b->p;
   s->r = (uint8_t)b->r;
   s->capability = (uint8_t)device->capability;
-  s->walkers = (uint8_t)b->walker_count;
   s->wide = wk__shape_count(b, 0, b->p + b->r) > INT32_MAX;
   s->warps = 1;
   s->mode = WK__PTX_POINTWISE;
@@ -176,11 +195,6 @@ bool wk__shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk_
     return false;
   keep_rows(nest, device, b, s);
   s->whole = nest->reduction_dims > 0 && is_whole(b, s);
-  for (int w = 0; w < b->walker_count; w++)
-    for (int d = 0; d < b->p + b->r; d++) {
-      int64_t stride = b->stride[w][d];
-      int move = stride == 0 ? WK__PTX_STILL : stride == 1 ? WK__PTX_ONE : WK__PTX_STRIDED;
-      s->moves[w] |= (uint16_t)(move << 2 * d);
-    }
+  set_moves(b, s);
   return true;
 }

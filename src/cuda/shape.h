@@ -32,5 +32,7 @@ int64_t wk__shape_kept_bytes(const wk__nest *nest, const wk__binding *binding, c
 bool wk__shape_goes_in_parts(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *binding);
 /* False: the launch is the interpreter's. */
 bool wk__shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *binding, wk__ptx_shape *out);
+/* Of a pointwise launch over rows and columns, whose threads have pieces of rows (wk__ptx_behind). */
+void wk__shape_of_pieces(const wk__cuda_device *device, const wk__binding *binding, wk__ptx_shape *out);
 
 #endif

@@ -1,26 +1,20 @@
 /* Products of small floats by kernels that are written for the kind of product. WICK_CUDA_PRODUCTS says otherwise: mma
  * leaves sm_90's own instructions alone, exact leaves all to the kernel that has the CPU's bits. Tests:
  * tests/cuda/test_products.py. */
-#include "codegen/ptx_product.h"
-#include "cuda/cublas.h"
-#include "cuda/recording.h"
+#include "cuda/tensor_cores.h"
+
 #include "cuda/tier0.h"
 #include "cuda/written.h"
 
 static wk_status write(const void *kind, char **out_text, wk__cuda_written *out) {
   wk__ptx_product_kernel written;
-  WK_TRY(wk__ptx_write_product(kind, &written));
+  WK_TRY(wk__ptx_write_product(kind, NULL, &written));
   *out_text = written.text;
   *out = (wk__cuda_written){.threads = written.threads, .shared = written.shared};
   return WK_OK;
 }
 
-typedef struct run {
-  wk__cuda_stream *stream;
-  wk__ptx_product kind;
-  int64_t args[WK__PRODUCT_ARGS];
-  int64_t tiles, splits;
-} run;
+typedef wk__cuda_cores run;
 
 enum { ITEM = 2, PIECE = 8, MOST_BATCHES = 65535, MOST_SPLITS = 32, LEAST_STEPS = 4 };
 
@@ -77,6 +71,14 @@ static void cut(run *r, const wk__cuda_product *p) {
   r->args[WK__PRODUCT_STEPS] = each, r->args[WK__PRODUCT_SPLITS] = r->splits;
 }
 
+void wk__cuda_cores_set_columns(run *r, const wk__cuda_product *p, int columns) {
+  r->kind.columns = (uint16_t)columns, r->kind.split = false;
+  r->args[WK__PRODUCT_TILES_N] = wk__ceil_div(p->n, columns);
+  r->tiles = r->args[WK__PRODUCT_TILES_M] * r->args[WK__PRODUCT_TILES_N];
+  r->args[WK__PRODUCT_STEPS] = wk__ceil_div(p->k, WK__PRODUCT_DEPTH);
+  r->args[WK__PRODUCT_SPLITS] = r->splits = 1;
+}
+
 static int64_t float_bits(double value) {
   union {
     float f;
@@ -85,7 +87,7 @@ static int64_t float_bits(double value) {
   return u.bits;
 }
 
-static bool prepare(run *r, wk__cuda_stream *s, const wk__cuda_product *p) {
+bool wk__cuda_cores_prepare(run *r, wk__cuda_stream *s, const wk__cuda_product *p) {
   lies a, b;
   *r = (run){.stream = s};
   if (s->device->capability < 80 || (p->type != WK__MEMORY_F16 && p->type != WK__MEMORY_BF16)) return false;
@@ -116,15 +118,20 @@ static bool prepare(run *r, wk__cuda_stream *s, const wk__cuda_product *p) {
 
 /* ---- launches ---- */
 
+int wk__cuda_cores_addresses(const run *r, wk__cuda_address out[WK__PRODUCT_ARGS]) {
+  static const int are_addresses[] = {WK__PRODUCT_A, WK__PRODUCT_B, WK__PRODUCT_C, WK__PRODUCT_ROW, WK__PRODUCT_WORK};
+  int count = 0;
+  for (size_t i = 0; i < WK_COUNT(are_addresses); i++) {
+    uint64_t address = (uint64_t)r->args[are_addresses[i]];
+    if (address) out[count++] = (wk__cuda_address){(uint32_t)are_addresses[i], address};
+  }
+  return count;
+}
+
 static wk_status give(run *r, int64_t blocks, int64_t splits, int64_t batch) {
   const wk__cuda_written *k;
   wk__cuda_address addresses[WK__PRODUCT_ARGS];
-  int count = 0;
-  static const int are_addresses[] = {WK__PRODUCT_A, WK__PRODUCT_B, WK__PRODUCT_C, WK__PRODUCT_ROW, WK__PRODUCT_WORK};
-  for (size_t i = 0; i < WK_COUNT(are_addresses); i++) {
-    uint64_t address = (uint64_t)r->args[are_addresses[i]];
-    if (address) addresses[count++] = (wk__cuda_address){(uint32_t)are_addresses[i], address};
-  }
+  int count = wk__cuda_cores_addresses(r, addresses);
   WK_TRY(wk__cuda_find_written(r->stream->device, &r->kind, sizeof r->kind, write, &k));
   return wk__cuda_give(r->stream, &(wk__cuda_work){.function = k->function,
                                                    .grid = {(unsigned)blocks, (unsigned)splits, (unsigned)batch},
@@ -149,9 +156,6 @@ static wk_status give_split(run *r, const wk__cuda_product *p) {
   return status;
 }
 
-wk_status wk__cuda_run_on_tensor_cores(wk__cuda_stream *s, const wk__cuda_product *p, bool *out_done) {
-  run r;
-  *out_done = prepare(&r, s, p);
-  if (!*out_done) return WK_OK;
-  return r.kind.split ? give_split(&r, p) : give(&r, r.tiles, 1, p->batch);
+wk_status wk__cuda_cores_give(run *r, const wk__cuda_product *p) {
+  return r->kind.split ? give_split(r, p) : give(r, r->tiles, 1, p->batch);
 }

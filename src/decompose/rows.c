@@ -234,6 +234,39 @@ WK__DECOMPOSE_ONE(nll_loss_backward) {
   return wk_where_self(hit, wk_unsqueeze(slope, -1), zero);
 }
 
+/* ---- cross entropy at once ---- */
+
+/* x - top, in the dtype. */
+static wk_tensor *below_top(wk_tensor *x, wk_dtype dtype, wk_tensor *top) {
+  return wk_sub(wk__d_cast(x, dtype), wk_unsqueeze(top, -1), wk__v_int(1));
+}
+
+wk_status wk__decompose_cross_entropy_rows(wk__call *c, wk_tensor **out) {
+  WK__ARGS(_cross_entropy_rows);
+  wk_dtype dtype = c->args[A_dtype].dtype;
+  wk_int last = wk_int_of(1);
+  out[2] = wk_amax(wk__d_cast(ARG(A_self), dtype), &last, 1, false);
+  wk_tensor *shifted = out[2] ? below_top(ARG(A_self), dtype, out[2]) : NULL;
+  out[3] = wk_log(wk__d_sum(wk_exp(shifted), &last, 1, false));
+  wk_tensor *log_p = out[3] ? wk_sub(shifted, wk_unsqueeze(out[3], -1), wk__v_int(1)) : NULL;
+  if (!log_p) return wk_error_category();
+  return wk__nll_rows(log_p, ARG(A_target), ARG(A_weight), c->args[A_ignore_index].integer, out);
+}
+
+WK__DECOMPOSE_ONE(cross_entropy_backward) {
+  WK__ARGS(_cross_entropy_backward);
+  wk_dtype dtype = c->args[A_dtype].dtype;
+  wk_int last = wk_int_of(1);
+  wk_tensor *log_p = below_top(ARG(A_self), dtype, ARG(A_top));
+  log_p = wk_sub(log_p, wk_unsqueeze(ARG(A_log_sum), -1), wk__v_int(1));
+  wk_tensor *g =
+      wk_nll_loss_backward(ARG(A_grad_output), log_p, ARG(A_target), ARG(A_weight), wk__arg_int(c, A_reduction),
+                           c->args[A_ignore_index].integer, ARG(A_total_weight));
+  wk_tensor *sum = wk_unsqueeze(wk__d_sum(g, &last, 1, false), -1);
+  wk_tensor *out = wk_sub(g, wk_mul(wk_exp(log_p), sum), wk__v_int(1));
+  return wk__d_cast(out, (wk_dtype)ARG(A_self)->dtype);
+}
+
 /* =================================================== products =================================================== */
 
 static wk_tensor *scaled(wk_tensor *t, const wk_value *factor) {

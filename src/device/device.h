@@ -87,16 +87,28 @@ typedef struct wk__fused_launch {
   int own;          /* which buffer is the operator's part: made for it, or drawn by it; -1: it writes its result, and
                        the kernel runs behind it */
   uint32_t written; /* which buffers the kernel writes, as bits */
+  uint32_t result;  /* which read the operator's result, as bits */
+  bool kept;        /* that result is wanted by others, too: the kernel does not overwrite it */
   int made;         /* of an operand that the kernel makes: which argument; else -1 */
   bool transposed;  /* what it makes has the argument's last two dims (attention: heads and rows) exchanged */
 } wk__fused_launch;
 
 /* ---- what the compiler asks ---- */
 
+/* What runs as one with a kernel beside it. */
+enum {
+  WK__BESIDE_PRODUCTS = 1, /* run_product is there: mm and linear with a kernel behind them, */
+  WK__BESIDE_MORE = 2,     /* bmm, attention and convolutions as well, and operands that a kernel makes, */
+  WK__BESIDE_WANTED = 4,   /* and results that others want, too */
+  WK__BESIDE_DRAWS = 8,    /* run_draw is there */
+};
+
 typedef struct wk__fusion_facts {
-  bool compiles;         /* nests are worth fusing here at all */
-  bool fuses_products;   /* run_product and run_draw are there */
-  int64_t kept_elements; /* of a row: longer ones are computed again in each phase, not kept */
+  bool compiles;          /* nests are worth fusing here at all */
+  uint8_t beside;         /* WK__BESIDE_..., as bits */
+  uint32_t beside_dtypes; /* of which products, as bits */
+  bool columns_apart;     /* a reduction down the columns of what another kernel stores is a kernel of its own */
+  int64_t kept_elements;  /* of a row: longer ones are computed again in each phase, not kept */
 } wk__fusion_facts;
 
 /* ---- recordings: what steps of a graph's run give a stream, noted, to be given again by one call ---- */

@@ -216,7 +216,10 @@ __attribute__((constructor)) static void find_kernels(void) {
   for (int i = 0; i < WK__OP_COUNT; i++) kernels[i] = wk__cpu_kernels[i] ? run_kernel : NULL;
 }
 
-static const wk__fusion_facts facts = {.compiles = true, .fuses_products = true, .kept_elements = WK__KEEP};
+static const wk__fusion_facts facts = {.compiles = true,
+                                       .beside = WK__BESIDE_PRODUCTS | WK__BESIDE_MORE | WK__BESIDE_DRAWS,
+                                       .beside_dtypes = 1u << WK_FLOAT32 | 1u << WK_FLOAT64,
+                                       .kept_elements = WK__KEEP};
 
 const wk__device_type wk__host2_device_type = {
     .name = "host2",

@@ -45,7 +45,7 @@ static wk_dtype widest(const wk_op *op, const wk_value *args, int device) {
 
 static wk_dtype wanted_dtype(const wk_op *op, const wk_value *args, int device) {
   if (op->autocast == WK__AUTOCAST_LOWER) return small_dtype(device);
-  return op->autocast == WK__AUTOCAST_FLOAT32 ? WK_FLOAT32 : widest(op, args, device);
+  return op->autocast == WK__AUTOCAST_WIDEST ? widest(op, args, device) : WK_FLOAT32;
 }
 
 /* The tensor in the dtype, in the caller's scope; NULL on failure. */
@@ -53,11 +53,17 @@ static wk_tensor *converted(wk_tensor *t, wk_dtype dtype) {
   return is_castable(t) && t->dtype != dtype ? wk__to_copy(t, dtype, (wk_value){0}) : t;
 }
 
+bool wk__autocast_widens(const wk_tensor *t) {
+  int on = t->device.type == WK_CUDA ? WK__AUTOCAST_ON_CUDA : WK__AUTOCAST_ON_CPU;
+  return wk__thread.mode.autocast_on & on && is_castable(t) && t->dtype != WK_FLOAT32;
+}
+
 /* Copies of the arguments with converted tensors; lists get `space` from the arena of this call. */
 static wk_status convert(const wk_op *op, const wk_value *args, wk_dtype dtype, wk_value *out_args,
                          wk_tensor ***out_lists) {
   for (int i = 0; i < op->schema.parameter_count; i++) {
     out_args[i] = args[i];
+    if (i == 0 && op->autocast == WK__AUTOCAST_FLOAT32_REST) continue;
     if (args[i].tag == WK_VALUE_TENSOR && !(out_args[i].tensor = converted(args[i].tensor, dtype)))
       return wk_error_category();
     if (args[i].tag != WK_VALUE_TENSORS) continue;

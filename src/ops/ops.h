@@ -183,10 +183,11 @@ extern const double wk__fixed_numbers[WK__FIXED_NUMBER_COUNT];
 
 /* What autocast does with an operator's floating arguments (autocast.c). */
 typedef enum wk__autocast_rule {
-  WK__AUTOCAST_NONE,    /* as they are */
-  WK__AUTOCAST_LOWER,   /* to the small dtype that was asked for: products */
-  WK__AUTOCAST_FLOAT32, /* to float32: what needs its range or its digits */
-  WK__AUTOCAST_WIDEST,  /* to the widest among them */
+  WK__AUTOCAST_NONE,         /* as they are */
+  WK__AUTOCAST_LOWER,        /* to the small dtype that was asked for: products */
+  WK__AUTOCAST_FLOAT32,      /* to float32: what needs its range or its digits */
+  WK__AUTOCAST_FLOAT32_REST, /* the same, but the first argument, which the composite widens itself (nn.c) */
+  WK__AUTOCAST_WIDEST,       /* to the widest among them */
 } wk__autocast_rule;
 
 typedef struct wk__call wk__call;
@@ -353,6 +354,8 @@ typedef struct wk__grad_watcher {
 } wk__grad_watcher;
 
 wk__layer_fn wk__autocast_layer; /* autocast.c */
+/* Within a composite of WK__AUTOCAST_FLOAT32_REST: whether the first argument is to be float32. */
+bool wk__autocast_widens(const wk_tensor *first);
 /* All that autocast asks of the thread, as one number. Captured code depends on it, and may change it. */
 enum { WK__AUTOCAST_ON_CPU = 1, WK__AUTOCAST_ON_CUDA = 2 };
 static inline int wk__autocast_mode(void) {

@@ -139,6 +139,7 @@ BAD_INDEX = {
 AUTOCAST = {
     "lower": "to the small dtype that the program asked for: products",
     "float32": "to float32: what needs its range or its digits",
+    "float32_rest": "the same, but for the first one, which the composite widens itself",
     "widest": "to the widest among them",
 }
 COST = {

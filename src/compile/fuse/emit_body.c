@@ -76,6 +76,11 @@ static void add_draw(wk__emitter *e) {
   if (e->is_wanted(e->context, e->group->draw)) add_output(e, e->group->draw);
 }
 
+/* The product's own result, where it is wanted as well. */
+static void add_whole(wk__emitter *e) {
+  if (e->group->home == e->group->whole) add_output(e, e->group->whole);
+}
+
 /* Of the memory, along the coordinates that may leave it. */
 static bool same_bounds(const wk__place *a, const wk__place *b) {
   if (a->bound_count != b->bound_count) return false;
@@ -133,7 +138,9 @@ static int buffer_of(wk__emitter *e, const wk__place *merged, bool written) {
     add_output(e, merged->memory);
   else if (merged->memory == e->group->draw)
     add_draw(e);
-  else if (merged->memory != e->group->whole)
+  else if (merged->memory == e->group->whole)
+    add_whole(e);
+  else
     (void)wk__emit_input(e, merged->memory);
   return count;
 }

@@ -102,10 +102,10 @@ typedef struct wk__group {
   bool has_reduction;
   /* a matrix product whose epilogue the group is, or one of whose operands it makes; else NULL */
   const wk__graph_node *product;
-  wk__memory whole;     /* the product's result */
-  wk__memory home;      /* of an epilogue: the group's result that the product's lies in */
-  wk__memory made;      /* of an operand that is not materialised: the memory that it would be; else NULL */
-  int made_operand;     /* which argument of the product */
+  wk__memory whole; /* the product's result */
+  wk__memory home;  /* of an epilogue: the group's result that the product's lies in, or its own where that is wanted */
+  wk__memory made;  /* of an operand that is not materialised: the memory that it would be; else NULL */
+  int made_operand; /* which argument of the product */
   bool made_transposed; /* its last two dims are those of the memory the other way round; attention's: heads and
                            rows */
   int row_loop;         /* of a convolution: the first of the loops over rows (channels), behind those over images */
@@ -151,6 +151,9 @@ WK_MUST_USE wk_status wk__decompose(wk__graph *graph, bool *out_changed);
 WK_MUST_USE wk_status wk__multiply_bytes(wk__graph *graph, bool *out_changed);
 /* layout.c: images with the channels last, as choices->channels_last says. */
 WK_MUST_USE wk_status wk__place_layouts(wk__graph *graph, const wk__choices *choices, bool *out_changed);
+/* casts.c, a pass: small floats become wide where they are used. */
+WK_MUST_USE wk_status wk__part_casts(wk__graph *graph, bool *out_changed);
+
 /* weights.c: for weights with at least so many small products. */
 WK_MUST_USE wk_status wk__lay_out_weights(wk__graph *graph, int64_t fewest_products);
 

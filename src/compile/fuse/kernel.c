@@ -392,12 +392,16 @@ static wk__fused_launch beside(const wk__fused *f, const wk__launch *whole, uint
                         .buffer_count = f->buffer_count,
                         .sizes = sizes,
                         .own = -1,
+                        .kept = true,
                         .made = f->product.op && f->product.made.ndim ? f->product.made.operand : -1,
                         .transposed = f->product.made.transposed};
   for (int b = 0; b < f->buffer_count; b++) {
     const wk__nest_buffer *buffer = &f->kernel->nest->buffers[b];
     sizes[b] = wk__dtypes[buffer->dtype].size;
+    bool in_result = f->product.op && f->buffers[b].input == -1 - f->product.result;
     l.written |= (uint32_t)buffer->written << b;
+    l.result |= (uint32_t)(in_result && !buffer->written) << b;
+    l.kept &= !(in_result && buffer->written);
     if (f->buffers[b].input == WK__FUSED_DRAWN || f->buffers[b].input == WK__FUSED_MADE) l.own = b;
   }
   return l;

@@ -4,7 +4,8 @@
  * Epilogue: a group that goes over a product's result element by element is run on each part of it that the product
  * finishes, while that part is in the cache; the result has no memory of its own then: it lies where the group puts one
  * of its own results. Measured on two cores with 32 MiB of last cache: worth 5 to 30 % where the result leaves that
- * cache; a little slower than two kernels where it stays there; always slower where the result is wanted too.
+ * cache; a little slower than two kernels where it stays there; always slower where the result is wanted too. A GPU's
+ * part is a tile in the registers of its block: it is stored as well where it is wanted.
  *
  * A convolution's result is such a matrix for each image, (channels, places), or with channels last one of (places,
  * channels); it has epilogues only. Measured: of a ResNet-18's images by 32 0.97 of the time, by 4, whose results stay
@@ -164,7 +165,9 @@ static bool is_plain_product(const wk__graph_node *n, wk__is_wanted_fn *is_wante
   if (attends && (!n->item_nodes[0] || (n->item_nodes[1] && is_wanted(context, n->item_nodes[1])))) return false;
   const wk_tensor *t = wk__product_result(n)->value;
   const wk__device_type *type = wk__device_types[t->device.type];
-  if (!type || !type->facts->fuses_products || (t->dtype != WK_FLOAT32 && t->dtype != WK_FLOAT64)) return false;
+  if (!type || !(type->facts->beside & WK__BESIDE_PRODUCTS) || !(type->facts->beside_dtypes >> t->dtype & 1))
+    return false;
+  if (!(type->facts->beside & WK__BESIDE_MORE) && n->op != WK__OP(mm) && n->op != WK__OP(linear)) return false;
   if (images) return wk__has_channels_last(t) || wk__is_contiguous(t);
   return attends ? lies_as_matrix(n, t, false) || lies_as_matrix(n, t, true) : wk__is_contiguous(t);
 }
@@ -183,7 +186,8 @@ bool wk__group_take_product(wk__group *g, const wk__graph_node *product, const w
   if (images && !wk__has_channels_last(matrix)) rows = loop_of_columns(g, wk_int_mul(width, matrix->sizes[1]));
   if (!p || columns < 0 || rows < 0 || rows > columns || !goes_over(g, p, matrix) || !are_parts(g, rows, columns))
     return false;
-  g->home = is_wanted(context, result) ? NULL : find_home(g, p, matrix, is_wanted, context);
+  bool wanted = is_wanted(context, result), may_be = wk__group_device(g)->facts->beside & WK__BESIDE_WANTED;
+  g->home = wanted ? may_be ? result : NULL : find_home(g, p, matrix, is_wanted, context);
   if (!g->home) return false;
   g->product = product;
   g->whole = result;
@@ -224,7 +228,8 @@ static int64_t uses_of_row(const wk__graph_node *product) {
 
 bool wk__group_make_operand(wk__group *g, const wk__graph_node *product, const wk__choices *choices,
                             wk__is_wanted_fn *is_wanted, void *context) {
-  bool fits = !g->has_reduction && !wk__is_convolution(product->op) && is_plain_product(product, is_wanted, context);
+  bool fits = !g->has_reduction && !wk__is_convolution(product->op) && is_plain_product(product, is_wanted, context) &&
+              wk__group_device(g)->facts->beside & WK__BESIDE_MORE;
   const wk__place *p = fits ? only_result(g, is_wanted, context) : NULL;
   int operand = p ? operand_of(product, p->memory) : -1;
   if (operand < 0 || bytes_of(p->memory->value) < choices->operand_bytes) return false;
@@ -248,7 +253,7 @@ bool wk__group_make_operand(wk__group *g, const wk__graph_node *product, const w
 static bool is_plain_draw(const wk__graph_node *n, const wk__choices *choices) {
   if (n->kind != WK__GRAPH_CALL || !wk__is_draw(n->op) || n->flags & WK__GRAPH_TAPED) return false;
   const wk__device_type *type = wk__device_types[n->value->device.type];
-  if (!type || !type->facts->fuses_products) return false;
+  if (!type || !(type->facts->beside & WK__BESIDE_DRAWS)) return false;
   return wk__value_is_real(&n->args[2].value) &&
          wk__hint(n->value->numel) / wk_get_num_threads() >= choices->drawn_values;
 }

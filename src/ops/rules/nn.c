@@ -3,6 +3,7 @@
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "ops/rules/derivative.h"
+#include "ops/rules/nll.h"
 #include "wick/operators.h"
 
 #define NONE ((wk_value){0})
@@ -513,6 +514,14 @@ static wk_tensor *smoothed(wk_tensor *log_p, wk_tensor *target, wk_tensor *weigh
   return wk_add(wk_mul_Scalar(nll, wk__v_double(1 - smoothing)), per_class(smooth, smoothing, classes), wk__v_int(1));
 }
 
+static wk_tensor *cross_entropy_at_once(const wk__call *c, wk_dtype dtype) {
+  WK__ARGS(cross_entropy_loss);
+  wk_tensor *results[4];
+  wk_status status = wk__cross_entropy(c->args[A_self].tensor, c->args[A_target].tensor, wk__arg_tensor(c, A_weight),
+                                       wk__arg_int(c, A_reduction), c->args[A_ignore_index].integer, dtype, results);
+  return status == WK_OK ? results[0] : NULL;
+}
+
 wk_status wk__compose_cross_entropy(wk__call *c) {
   WK__ARGS(cross_entropy_loss);
   wk_tensor *x = c->args[A_self].tensor, *target = c->args[A_target].tensor, *weight = wk__arg_tensor(c, A_weight);
@@ -529,9 +538,14 @@ wk_status wk__compose_cross_entropy(wk__call *c) {
   if (!soft && x->ndim > 1 && target->ndim && !wk_int_eq(x->sizes[0], target->sizes[0]))
     return wk_fail(WK_VALUE_ERROR, "Expected input batch_size (%lld) to match target batch_size (%lld).",
                    wk__shown(x->sizes[0]), wk__shown(target->sizes[0]));
+  bool wide = wk__autocast_widens(x);
+  wk_dtype dtype = wide ? WK_FLOAT32 : (wk_dtype)x->dtype;
+  bool at_once = !soft && smoothing == 0 && wk__cross_entropy_is_at_once(x, target, weight, dtype);
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *log_p = wk_log_softmax_int(x, class_dim, WK_DTYPE_NONE);
+  if (at_once) return finish(c, &scope, cross_entropy_at_once(c, dtype));
+  if (wide) x = wk__to_copy(x, dtype, NONE);
+  wk_tensor *log_p = x ? wk_log_softmax_int(x, class_dim, WK_DTYPE_NONE) : NULL;
   wk_tensor *loss = !log_p          ? NULL
                     : soft          ? soft_cross_entropy(log_p, target, weight, reduction, smoothing, class_dim)
                     : smoothing > 0 ? smoothed(log_p, target, weight, reduction, c->args[A_ignore_index].integer,

@@ -1,0 +1,28 @@
+/* Products of small floats by our own kernels on tensor cores (codegen/ptx_product.h): tensor_cores.c gives them, and
+ * behind.c those with a nest behind them. */
+#ifndef WICK_CUDA_TENSOR_CORES_H
+#define WICK_CUDA_TENSOR_CORES_H
+
+#include "codegen/ptx_product.h"
+#include "cuda/internal.h"
+#include "cuda/products.h"
+#include "cuda/recording.h"
+
+/* A product on its way to its kernel. */
+typedef struct wk__cuda_cores {
+  wk__cuda_stream *stream;
+  wk__ptx_product kind;
+  int64_t args[WK__PRODUCT_ARGS];
+  int64_t tiles, splits;
+} wk__cuda_cores;
+
+/* false: the device has no tensor cores, or an operand does not lie in rows of 16-byte pieces. */
+bool wk__cuda_cores_prepare(wk__cuda_cores *out, wk__cuda_stream *stream, const wk__cuda_product *product);
+/* Which arguments are addresses of the caller's: how many. */
+int wk__cuda_cores_addresses(const wk__cuda_cores *cores, wk__cuda_address out[WK__PRODUCT_ARGS]);
+/* The thread is in the device. */
+WK_MUST_USE wk_status wk__cuda_cores_give(wk__cuda_cores *cores, const wk__cuda_product *product);
+/* Tiles of another width, without parts of k. */
+void wk__cuda_cores_set_columns(wk__cuda_cores *cores, const wk__cuda_product *product, int columns);
+
+#endif
