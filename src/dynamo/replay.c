@@ -435,9 +435,12 @@ static PyObject *do_call(PyObject *const *values, const wk__do *d) {  // -> new
   return result;
 }
 
+/* By the class of C that it derives from: what a __new__ of Python has done is told by the steps behind. */
 static PyObject *make_instance(PyTypeObject *type) {  // -> new
-  if (type->tp_new == PyBaseObject_Type.tp_new) return type->tp_alloc(type, 0);
-  PyObject *nothing = PyTuple_New(0), *made = nothing ? type->tp_new(type, nothing, NULL) : NULL;
+  PyTypeObject *base = type;
+  while (base->tp_flags & Py_TPFLAGS_HEAPTYPE && !wk__is_class_of_c(base)) base = base->tp_base;
+  if (base == &PyBaseObject_Type) return type->tp_alloc(type, 0);
+  PyObject *nothing = PyTuple_New(0), *made = nothing ? base->tp_new(type, nothing, NULL) : NULL;
   Py_XDECREF(nothing);
   return made;
 }

@@ -267,7 +267,7 @@ def slotted(x):
     return s.a
 
 
-@case(captures=0, unkept=3)
+@case
 def slotted_returned(x):
     return Slotted(x + 1, 2)
 
