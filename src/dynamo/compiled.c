@@ -105,12 +105,11 @@ static PyObject *python_code_of(PyObject *callable) {  // -> borrowed, NULL when
 }
 
 static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
-  static char *names[] = {"function", "backend", "fullgraph", "dynamic", "limit", "mode", "counts",
-                          "keeps_tape", NULL};
+  static char *names[] = {"function", "backend", "fullgraph", "dynamic", "limit", "mode", "counts", "keeps_tape", NULL};
   PyObject *function, *backend = Py_None;
   int fullgraph = 0, dynamic = -1, limit = 8, mode = WK__COMPILE_LATER, counts = 0, keeps_tape = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Opiiiip", names, &function, &backend, &fullgraph, &dynamic, &limit,
-                                   &mode, &counts, &keeps_tape))
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Opiiiip", names, &function, &backend, &fullgraph, &dynamic,
+                                   &limit, &mode, &counts, &keeps_tape))
     return NULL;
   if (mode < WK__COMPILE_NOTHING || mode > WK__COMPILE_TUNED_WITH_OTHER_SUMS)
     return PyErr_Format(PyExc_ValueError, "Compiled: mode is 0, 1, 2 or 3, not %d", mode);

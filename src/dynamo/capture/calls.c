@@ -288,7 +288,8 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
     return wk__op_set_attr(f, args[0], args[1], NULL) < 0 ? NULL : Py_NewRef(Py_None);
   if (strcmp(name, "hash") == 0 && count == 1 && wk__has_constant_hash(f, args[0]))
     return wk__call_looking(f, callable, args, count, names);
-  bool of_address = strcmp(name, "id") == 0 || (strcmp(name, "hash") == 0 && count && wk__hashes_its_address(f, args[0]));
+  bool of_address =
+      strcmp(name, "id") == 0 || (strcmp(name, "hash") == 0 && count && wk__hashes_its_address(f, args[0]));
   if (of_address && count == 1 && !names) return identity(f, f->session->recording, callable, args[0]);
   if (strcmp(name, "print") == 0) return print_call(f, f->session->recording, callable, args, count, names);
   if (strcmp(name, "globals") == 0 && !count && !names) return globals_of_frame(f, f->session->recording);
@@ -662,8 +663,8 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (t == *BINDING->parameter_type)
     return wk__call_looking(f, callable, args, count, names); /* its __new__ is evaluated */
   if (t == BINDING->tensor_type && !names) return wk__new_tensor_call(f, callable, args, count);
-  bool tensors = PyType_IsSubtype(t, BINDING->tensor_type), inherits = t->tp_new == BINDING->tensor_type->tp_new &&
-                                                                       t->tp_init == BINDING->tensor_type->tp_init;
+  bool tensors = PyType_IsSubtype(t, BINDING->tensor_type),
+       inherits = t->tp_new == BINDING->tensor_type->tp_new && t->tp_init == BINDING->tensor_type->tp_init;
   if (tensors && inherits && count == 1 && !names && wk__is_tensor_object(f, args[0]))
     return as_subclass(f, r, callable, args[0]);
   if (wk__is_partial(t)) return wk__call_looking(f, callable, args, count, names);

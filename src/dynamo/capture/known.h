@@ -44,11 +44,11 @@ bool wk__operand_usable(wk__frame *f, PyObject *o);
 bool wk__index_usable(wk__frame *f, PyObject *key);
 bool wk__is_view_of_others(PyObject *o); /* it stands for others, which would have to be known: dict views, cells */
 bool wk__is_view_of_dict(const PyTypeObject *t);
-bool wk__is_that_one(wk__recording *r, PyObject *o);       /* it is the same object in each call: noted */
+bool wk__is_that_one(wk__recording *r, PyObject *o); /* it is the same object in each call: noted */
 bool wk__hashes_its_address(const wk__frame *f, PyObject *o);
-bool wk__has_constant_hash(const wk__frame *f, PyObject *o); /* of values, or said by Python */
+bool wk__has_constant_hash(const wk__frame *f, PyObject *o);     /* of values, or said by Python */
 void wk__text_shows(wk__recording *recording, PyObject *object); /* it is made into a text */
-bool wk__is_own_node(const wk__recording *r, PyObject *o); /* of the tape that the region has written */
+bool wk__is_own_node(const wk__recording *r, PyObject *o);       /* of the tape that the region has written */
 /* Of a C class whose instances a region may make and use (known_calls.def), and made in this one. */
 bool wk__is_own_object(const wk__recording *r, PyObject *o);
 /* A tensor, or lists, tuples and dictionaries that hold one; deep ones may. */
@@ -100,9 +100,9 @@ PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable,
 /* sys.exc_info() and sys.exception(), where nothing is being handled. */
 PyObject *wk__exception_state(wk__frame *f, wk__recording *r, PyObject *function);  // -> new
 /* The dictionary that a types.MappingProxyType from outside shows; the object itself where it is something else. */
-PyObject *wk__behind_proxy(wk__frame *f, wk__recording *r, PyObject *o);  // -> borrowed
-PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict);           // -> new
-PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference);     // -> new
+PyObject *wk__behind_proxy(wk__frame *f, wk__recording *r, PyObject *o);         // -> borrowed
+PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict);        // -> new
+PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference);  // -> new
 /* Of functools.lru_cache. */
 bool wk__is_cached_function(PyObject *callable);
 PyObject *wk__cached_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,

@@ -538,7 +538,8 @@ static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObj
   if (!found) return missing_item(f, r, reg, owner, key);
   if (!written && wk__is_identity(r, key)) return wk__refuse(f, "an id() that is a key of something from outside");
   r->last_fresh = NULL;
-  int noted = written ? 0 : wk__observe(r, BINDING, found, WK__READ_DICT, reg, again ? key_reg : -1, again ? NULL : key);
+  int noted =
+      written ? 0 : wk__observe(r, BINDING, found, WK__READ_DICT, reg, again ? key_reg : -1, again ? NULL : key);
   return noted < 0 ? failed(f, r) : wk__as_read(r, found);
 }
 
@@ -564,7 +565,7 @@ static bool takes_references(const wk__frame *f, PyObject *o) {
          (PyTuple_Check(o) && t->tp_as_mapping->mp_subscript == PyTuple_Type.tp_as_mapping->mp_subscript);
 }
 
-/* The place of an item of a list or tuple from outside that nobody has written, of which nothing else has been looked
+/* The place of an item of a list or tuple from outside that is not written, of which nothing else has been looked
  * at; -1: it is no such item. A place from the end depends on the length. */
 static Py_ssize_t place_of_item(const wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   const wk__register *g = &r->registers[reg];

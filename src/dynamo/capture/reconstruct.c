@@ -130,8 +130,8 @@ static bool with_attributes(wk__recording *r, const wk__binding *b, PyObject *o)
   return set && !PyErr_Occurred();
 }
 
-/* Of a class of C code, such as torch.return_types.max, which takes one sequence; or of one written in Python, past what
- * its __new__ does: it has been done. */
+/* Of a class of C code, such as torch.return_types.max, which takes one sequence; or of one written in Python, past
+ * what its __new__ does: it has been done. */
 static wk__reg made_tuple(wk__recording *r, const wk__binding *b, PyObject *o) {
   if (PyTuple_CheckExact(o)) return made_of(r, b, o, WK__DO_TUPLE, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
   PyObject *type = (PyObject *)Py_TYPE(o), *plain = PyTuple_GetSlice(o, 0, PyTuple_GET_SIZE(o));
@@ -139,7 +139,7 @@ static wk__reg made_tuple(wk__recording *r, const wk__binding *b, PyObject *o) {
   PyObject *make = by_python ? PyObject_GetAttrString((PyObject *)&PyTuple_Type, "__new__") : Py_NewRef(type);
   bool known = plain && make && wk__reg_constant(r, type) >= 0 && wk__reg_constant(r, make) >= 0;
   PyObject *items[] = {make, type, plain}, *const short_items[] = {make, plain};
-  wk__reg reg = !known       ? -1
+  wk__reg reg = !known      ? -1
                 : by_python ? made_of(r, b, o, WK__DO_CALL, items, 3)
                             : made_of(r, b, o, WK__DO_CALL, short_items, 2);
   Py_XDECREF(make);

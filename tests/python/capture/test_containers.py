@@ -105,7 +105,11 @@ CASES = {
         2,
     ),
     "type hints": (lambda x: (x * 1, typing.get_type_hints(Marked)), lambda k: (X,), 1),
-    "hash of a named tuple": (lambda x, p: (x * 1, hash(p) == hash((1, 2)), {p: 3}[1, 2]), lambda k: (X, Pair(1, 2)), 1),
+    "hash of a named tuple": (
+        lambda x, p: (x * 1, hash(p) == hash((1, 2)), {p: 3}[1, 2]),
+        lambda k: (X, Pair(1, 2)),
+        1,
+    ),
     "hash of an object with objects": (
         lambda x, rate: (x * {Outer(Inner(2.5), 1): 3.0}.get(Outer(Inner(rate), 1), 4.0), hash((Inner(rate), 2)) != 0),
         lambda k: (X, 2.5 + k // 2),

@@ -89,7 +89,7 @@ class NewDict(dict):
 
 
 class Shadowed:
-    """Its dictionary has a value that nobody finds by its name."""
+    """Its dictionary has a value that is not found by its name."""
 
     value = property(lambda self: 5)
 
