@@ -668,6 +668,9 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (tensors && inherits && count == 1 && !names && wk__is_tensor_object(f, args[0]))
     return as_subclass(f, r, callable, args[0]);
   if (wk__is_partial(t)) return wk__call_looking(f, callable, args, count, names);
+  bool named_tuple = wk__is_class_of_c(t) && PyType_IsSubtype(t, &PyTuple_Type) && count == 1 && !names;
+  if (named_tuple && (PyTuple_CheckExact(args[0]) || PyList_CheckExact(args[0])))
+    return wk__call_passing(f, callable, args, count, names); /* of C, such as torch.return_types.max */
   if (tensors || wk__type_is_fixed(t)) return wk__refuse(f, "a new %s", t->tp_name);
   if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);
   return wk__new_instance(f, r, t, callable, args, count, names);

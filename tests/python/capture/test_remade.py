@@ -130,6 +130,7 @@ CASES = {
     "a named tuple that changes an item": lambda x: Named(x),
     "a named tuple of many": lambda x: Long(*range(8), x),
     "a tuple with attributes": plain_with_attributes,
+    "a tuple of C with names": lambda x: torch.return_types.max((x, x + 1)),
     "slots": lambda x: Slots(x),
     "slots of two classes": more_slots,
     "slots beside a dictionary": both,
