@@ -286,6 +286,11 @@ static bool note_changing(const guard_run *g, const wk__read *failing) {
   uint64_t dims = 0;
   if (failing->kind == WK__CHECK_TENSOR && PyObject_TypeCheck(g->values[reg], s->binding->tensor_type))
     dims = other_sizes(s->binding, g->values[reg], r->specs[failing->b]);
+  PyObject *now = failing->kind == WK__CHECK_TENSOR ? g->values[reg] : NULL;
+  if (now && (PyFloat_CheckExact(now) || PyLong_CheckExact(now))) { /* where a tensor was, it will be another one, too */
+    wk__mark_changing(s->compiled, r->registers[reg].path, 0);
+    return false;
+  }
   bool value = (fixed_read || failing->kind == WK__CHECK_EQUAL) && number &&
                (PyFloat_CheckExact(number) || PyLong_CheckExact(number));
   bool replaced = fixed_read && number && PyObject_TypeCheck(number, s->binding->tensor_type);
