@@ -609,6 +609,15 @@ static PyObject *as_subclass(wk__frame *f, wk__recording *r, PyObject *callable,
   return made;
 }
 
+/* set(items), frozenset(items), dict(pairs). */
+static PyObject *make_keys(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *items) {
+  PyObject *made = wk__keys_usable(f, items) ? wk__plain_call(f, callable, &items, 1, NULL) : NULL;
+  PyObject *keys = made && wk__recording_of(f) == r ? PySequence_Tuple(made) : NULL;
+  if (keys) wk__note_keys(f, r, &PyTuple_GET_ITEM(keys, 0), PyTuple_GET_SIZE(keys), 1);
+  Py_XDECREF(keys);
+  return made;
+}
+
 static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
   PyTypeObject *t = (PyTypeObject *)callable;
@@ -653,7 +662,7 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   bool known = kind != WK__CLASS_UNKNOWN;
   if (t == wk__weak_reference_type() && (count != 1 || names)) return wk__refuse(f, "a weak reference with a callback");
   bool makes_keys = (t == &PySet_Type || t == &PyFrozenSet_Type || t == &PyDict_Type) && count == 1 && !names;
-  if (makes_keys) return wk__keys_usable(f, args[0]) ? wk__plain_call(f, callable, args, count, names) : NULL;
+  if (makes_keys) return make_keys(f, r, callable, args[0]);
   if (made_of_arguments || known || is_value_class(BINDING, t))
     return wk__call_looking(f, callable, args, count, names);
   bool shows = count == 1 && (PyDict_CheckExact(args[0]) || (PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0));

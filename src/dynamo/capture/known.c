@@ -327,6 +327,26 @@ int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) 
   return 0;
 }
 
+static bool is_key_from_outside(const wk__frame *f, const wk__recording *r, PyObject *o) {
+  wk__reg reg = wk__is_plain_value(f->session->binding, o) ? -1 : wk__reg_find(r, o);
+  return reg >= 0 && !r->registers[reg].fixed && wk__is_foreign(r, o);
+}
+
+void wk__note_keys(wk__frame *f, wk__recording *r, PyObject *const *keys, Py_ssize_t count, int step) {
+  for (Py_ssize_t i = 0; i < count; i += step)
+    for (Py_ssize_t k = 0; k < i && is_key_from_outside(f, r, keys[i]); k += step)
+      wk__note_identity(f, r, keys[i], keys[k]);
+}
+
+void wk__note_key(wk__frame *f, wk__recording *r, PyObject *container, PyObject *key) {
+  if (!is_key_from_outside(f, r, key)) return;
+  PyObject *there = PySequence_Tuple(container);
+  if (!there) PyErr_Clear();
+  for (Py_ssize_t i = 0; there && i < PyTuple_GET_SIZE(there); i++)
+    wk__note_identity(f, r, PyTuple_GET_ITEM(there, i), key);
+  Py_XDECREF(there);
+}
+
 void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObject *value) {
   wk__reg reg = wk__reg_find(r, value);
   if (reg < 0 || wk__is_plain_value(f->session->binding, value) || !wk__is_foreign(r, value)) return;

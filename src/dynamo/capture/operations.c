@@ -631,6 +631,7 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
     return wk__plain_set_item(f, owner, key, value);
   }
   wk__settle(r, key);
+  if (value && PyDict_Check(owner)) wk__note_key(f, r, owner, key);
   bool by_python = wk__is_python_instance(owner) || PyObject_TypeCheck(owner, BINDING->module_type);
   if (wk__is_own_object(r, owner))
     return value && !wk__usable(f, value) ? -1 : wk__plain_set_item(f, owner, key, value);
@@ -866,6 +867,7 @@ PyObject *wk__op_build(wk__frame *f, wk__build kind, PyObject *const *items, Py_
   RECORDING(wk__plain_build(f, kind, items, count));
   int step = kind == WK__BUILD_SET ? 1 : kind == WK__BUILD_MAP ? 2 : 0; /* sets and dicts look at items and keys */
   for (Py_ssize_t i = 0; step && i < count; i += step) wk__settle(r, items[i]);
+  if (step) wk__note_keys(f, r, items, count, step);
   return wk__plain_build(f, kind, items, count);
 }
 PyObject *wk__op_build_const_map(wk__frame *f, PyObject *keys, PyObject *const *values, Py_ssize_t count) {
@@ -892,6 +894,7 @@ int wk__op_fill(wk__frame *f, wk__fill kind, PyObject *container, PyObject *a, P
                kind == WK__FILL_DICT_MERGE;
   if (looks && !(kind == WK__FILL_SET_UPDATE ? wk__usable(f, a) : wk__passed_on(f, a))) return -1;
   if (kind == WK__FILL_SET_ADD || kind == WK__FILL_MAP_ADD) wk__settle(r, a);
+  if (kind == WK__FILL_SET_ADD || kind == WK__FILL_MAP_ADD) wk__note_key(f, r, container, a);
   if (wk__reg_find(r, container) < 0) {
     const wk__frame *before = f->session->handing;
     f->session->handing = kind == WK__FILL_LIST_EXTEND && wk__hands_on(f, a) ? f : NULL;

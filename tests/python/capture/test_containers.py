@@ -118,6 +118,34 @@ CASES = {
 }
 
 
+KEYED = {
+    "a set": lambda a, b: len({a, b}),
+    "a dictionary": lambda a, b: len({a: 1, b: 2}),
+    "set()": lambda a, b: (len(set((a, b))), len(frozenset([a, b]))),
+    "a set comprehension": lambda a, b: len({k for k in (a, b)}),
+    "a dictionary comprehension": lambda a, b: {k: i for i, k in enumerate((a, b))}[a],
+    "dict()": lambda a, b: len(dict([(a, 1), (b, 2)])),
+}
+
+
+def added(a, b):
+    found, table, other = set(), {}, {}
+    for k in (a, b):
+        found.add(k)
+        table[k] = len(table)
+        other.setdefault(k, len(other))
+    return len(found), table[b], other[b]
+
+
+@pytest.mark.parametrize("program", [*KEYED.values(), added], ids=[*KEYED, "add"])
+@pytest.mark.parametrize("make", [Marked, lambda: torch.ones(2), lambda: adding(1)], ids=["object", "tensor", "function"])
+def test_keys_that_are_the_same_object_or_not(program, make):
+    compiled = torch.compile(lambda x, a, b: (x + 1, program(a, b)))
+    one = make()
+    for pair in ((make(), make()), (one, one), (make(), make()), (one, one)):
+        assert compiled(X, *pair)[1] == program(*pair)
+
+
 def same(a, b):
     if isinstance(a, torch.Tensor):
         return type(b) is type(a) and torch.equal(a, b)
