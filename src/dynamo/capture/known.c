@@ -152,10 +152,33 @@ bool wk__is_that_one(wk__recording *r, PyObject *o) {
   return true;
 }
 
-/* The text of a function tells its address. */
-void wk__text_shows(wk__recording *r, PyObject *o) {
-  if (PyFunction_Check(o)) (void)wk__is_that_one(r, o);
+static void shows(wk__recording *r, PyObject *o, int depth);
+static void show_items(wk__recording *r, PyObject *const *items, Py_ssize_t count, int depth) {
+  for (Py_ssize_t i = 0; i < count; i++) shows(r, items[i], depth);
 }
+
+/* The text of a function, and of an object whose class does not say it, tells the address. */
+static void shows(wk__recording *r, PyObject *o, int depth) {
+  enum { DEEPEST = 8 };
+  wk__reg reg = wk__is_foreign(r, o) ? wk__reg_find(r, o) : -1;
+  if (depth > DEEPEST) return;
+  if (PyFunction_Check(o)) (void)wk__is_that_one(r, o);
+  if (PyMethod_Check(o)) shows(r, PyMethod_GET_SELF(o), depth + 1);
+  if (PyTuple_Check(o)) show_items(r, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o), depth + 1);
+  if (PyList_Check(o)) show_items(r, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o), depth + 1);
+  PyObject *function = wk__is_partial(Py_TYPE(o)) ? PyObject_GetAttrString(o, "func") : NULL;
+  if (function) shows(r, function, depth + 1);
+  Py_XDECREF(function);
+  bool of_address = Py_TYPE(o)->tp_repr == PyBaseObject_Type.tp_repr && wk__is_python_instance(o);
+  if (of_address && reg >= 0 && !r->registers[reg].fixed)
+    wk__check_once(r, WK__CHECK_ADDRESS, reg, (int64_t)(intptr_t)o, NULL);
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; PyDict_Check(o) && PyDict_Next(o, &at, &key, &value);) {
+    shows(r, key, depth + 1);
+    shows(r, value, depth + 1);
+  }
+}
+void wk__text_shows(wk__recording *r, PyObject *o) { shows(r, o, 0); }
 
 /* One question about an object and what can be reached from it. */
 typedef struct inspection {

@@ -443,6 +443,8 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (known->what == WK__KNOWN_DRAWS)
     return wk__draw_call(f, r, self, name, args + self_is_first, count - self_is_first, names);
   if (value && !wk__usable(f, self)) return NULL;
+  bool formats = PyUnicode_Check(self) && strcmp(name, "format") == 0;
+  for (Py_ssize_t i = 0; formats && i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) wk__text_shows(r, args[i]);
   if (known->what == WK__KNOWN_VALUES) return wk__call_at_values(f, callable, args, count, names);
   if (value) return wk__call_looking(f, callable, args, count, names);
   if (known->what == WK__KNOWN_FRESH && wk__usable(f, self)) return wk__fresh_call(f, callable, args, count, names);

@@ -707,6 +707,7 @@ PyObject *wk__op_binary(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
   PyObject *number;
   if (wk__symbolic_binary(r, nb_kind, a, b, &number) || wk__float_binary(r, nb_kind, a, b, &number)) return number;
   if (PyUnicode_Check(a) && wk__holds_marked_int(r, b)) return wk__refuse(f, "the text of a size that was marked");
+  if (PyUnicode_Check(a) && nb_kind == NB_REMAINDER) wk__text_shows(r, b);
   const char *method = wk__reg_find(r, a) >= 0 ? in_place_method(nb_kind, a) : NULL;
   bool blind = method && Py_TYPE(a) == &PyList_Type; /* what is added does not depend on what is there */
   if (blind ? !wk__passed_on(f, b) : !operands_usable(f, nb_kind, a, b)) return NULL;

@@ -446,7 +446,9 @@ def test_integers_that_differ_from_call_to_call(backend):
 
     def program(x, n):
         taken = torch.cond(x.sum() > 0, lambda a: (a + n).expand(n), lambda a: a.expand(n) * n, (x,))
-        looped = torch._higher_order_ops.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v + n), (torch.tensor(0), x))
+        looped = torch._higher_order_ops.while_loop(
+            lambda i, v: i < 3, lambda i, v: (i + 1, v + n), (torch.tensor(0), x)
+        )
         return taken, looped[1]
 
     compiled = torch.compile(program, backend=backend, fullgraph=True)

@@ -38,6 +38,11 @@ class Marked:
     note: int
 
 
+class Holder:
+    def __init__(self):
+        self.value = 1
+
+
 def adding(number):
     return lambda y: y + number
 
@@ -138,7 +143,9 @@ def added(a, b):
 
 
 @pytest.mark.parametrize("program", [*KEYED.values(), added], ids=[*KEYED, "add"])
-@pytest.mark.parametrize("make", [Marked, lambda: torch.ones(2), lambda: adding(1)], ids=["object", "tensor", "function"])
+@pytest.mark.parametrize(
+    "make", [Marked, lambda: torch.ones(2), lambda: adding(1)], ids=["object", "tensor", "function"]
+)
 def test_keys_that_are_the_same_object_or_not(program, make):
     compiled = torch.compile(lambda x, a, b: (x + 1, program(a, b)))
     one = make()
@@ -194,3 +201,21 @@ def test_a_missing_key_is_an_error():
     assert compiled({key: 1}, key) == 1
     with pytest.raises(KeyError):
         compiled({}, key)
+
+
+TEXTS = {
+    "str": lambda o: str(o),
+    "in a list": lambda o: repr([o, {1: (o,)}]),
+    "an f-string": lambda o: f"{o} {[o]!r:>5}",
+    "percent": lambda o: "%s %r" % (o, [o]),
+    "format": lambda o: "{} {o}".format(o, o=[o]),
+    "a method of it": lambda o: str(o.__init__),
+}
+
+
+@pytest.mark.parametrize("program", TEXTS.values(), ids=TEXTS)
+def test_texts_of_objects_that_tell_their_addresses(program):
+    compiled = torch.compile(lambda x, o: (x + 1, program(o)))
+    kept = [Holder(), Holder(), Holder()]
+    for o in (*kept, kept[0]):
+        assert compiled(X, o)[1] == program(o)
