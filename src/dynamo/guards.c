@@ -287,7 +287,8 @@ static bool note_changing(const guard_run *g, const wk__read *failing) {
   if (failing->kind == WK__CHECK_TENSOR && PyObject_TypeCheck(g->values[reg], s->binding->tensor_type))
     dims = other_sizes(s->binding, g->values[reg], r->specs[failing->b]);
   PyObject *now = failing->kind == WK__CHECK_TENSOR ? g->values[reg] : NULL;
-  if (now && (PyFloat_CheckExact(now) || PyLong_CheckExact(now))) { /* where a tensor was, it will be another one, too */
+  if (now &&
+      (PyFloat_CheckExact(now) || PyLong_CheckExact(now))) { /* where a tensor was, it will be another one, too */
     wk__mark_changing(s->compiled, r->registers[reg].path, 0);
     return false;
   }
