@@ -105,11 +105,11 @@ static PyObject *python_code_of(PyObject *callable) {  // -> borrowed, NULL when
 }
 
 static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
-  static char *names[] = {"function", "backend", "fullgraph", "dynamic", "limit", "mode", "counts", NULL};
+  static char *names[] = {"function", "backend", "fullgraph", "dynamic", "limit", "mode", "counts", "keeps_tape", NULL};
   PyObject *function, *backend = Py_None;
-  int fullgraph = 0, dynamic = -1, limit = 8, mode = WK__COMPILE_LATER, counts = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Opiiii", names, &function, &backend, &fullgraph, &dynamic, &limit,
-                                   &mode, &counts))
+  int fullgraph = 0, dynamic = -1, limit = 8, mode = WK__COMPILE_LATER, counts = 0, keeps_tape = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Opiiiip", names, &function, &backend, &fullgraph, &dynamic,
+                                   &limit, &mode, &counts, &keeps_tape))
     return NULL;
   if (mode < WK__COMPILE_NOTHING || mode > WK__COMPILE_TUNED_WITH_OTHER_SUMS)
     return PyErr_Format(PyExc_ValueError, "Compiled: mode is 0, 1, 2 or 3, not %d", mode);
@@ -126,6 +126,7 @@ static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keyw
   self->options = (wk__compile_options){.backend = backend == Py_None ? NULL : Py_NewRef(backend),
                                         .fullgraph = fullgraph,
                                         .counts = counts,
+                                        .keeps_tape = keeps_tape,
                                         .dynamic = (int8_t)dynamic,
                                         .limit = limit,
                                         .mode = backend == Py_None ? (wk__compile_mode)mode : WK__COMPILE_NOTHING};
@@ -293,6 +294,13 @@ static PyObject *set_stance(PyObject *module, PyObject *number) {  // -> new
   return PyLong_FromLong(before);
 }
 
+static PyObject *set_recompile_error(PyObject *module, PyObject *exception) {  // -> new
+  wk__binding *binding = wk__binding_of_module(module);
+  if (!binding) return NULL;
+  Py_XSETREF(binding->recompile_error, exception == Py_None ? NULL : Py_NewRef(exception));
+  Py_RETURN_NONE;
+}
+
 /* Gives what it was before. */
 static PyObject *set_forced(PyObject *module, PyObject *function) {  // -> new
   wk__binding *binding = wk__binding_of_module(module);
@@ -414,6 +422,8 @@ static PyMethodDef functions[] = {
      "have a kind below 0 in the place of the executor and [beginning, end, two numbers]: execute/execute.h."},
     {"_set_profiling", set_profiling, METH_O, "Runs of compiled graphs note what each step takes, or not."},
     {"_set_stance", set_stance, METH_O, "What calls of compiled functions do; gives what they did before."},
+    {"_set_recompile_error", set_recompile_error, METH_O,
+     "The exception that is raised where something would be captured again, or None."},
     {"_set_forced_compiled", set_forced, METH_O,
      "A function that gives, for a Compiled, what is called in its place, or None; gives the one before."},
     {"_log_channels", log_channels, METH_NOARGS, "The names of the channels of WICK_LOGS."},

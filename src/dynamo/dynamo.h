@@ -40,10 +40,11 @@ typedef struct wk__binding {
   PyTypeObject *finfo_type, *iinfo_type; /* owned */
   PyTypeObject *compiled_type;           /* set by wk__add_dynamo */
   wk__stance stance;                     /* what calls of compiled functions do */
-  PyObject *break_errors; /* owned: a list of what error_on_graph_break() has entered, the last one counts; NULL */
-  PyObject *substitutes;  /* owned: a dict from functions to those that are captured in their place; NULL */
-  PyObject *notes;        /* owned: a list that what capture does is noted in (dynamo/notes.c); NULL */
-  PyObject *forced;       /* owned: gives, for a Compiled, what is called in its place; NULL: itself is */
+  PyObject *recompile_error; /* owned: the exception where something is captured again; NULL: there is no error */
+  PyObject *break_errors;    /* owned: a list of what error_on_graph_break() has entered, the last one counts; NULL */
+  PyObject *substitutes;     /* owned: a dict from functions to those that are captured in their place; NULL */
+  PyObject *notes;           /* owned: a list that what capture does is noted in (dynamo/notes.c); NULL */
+  PyObject *forced;          /* owned: gives, for a Compiled, what is called in its place; NULL: itself is */
   wk_tensor *(*tensor_of)(PyObject *tensor);                /* borrowed */
   PyObject *(*wrap)(void *state, wk_tensor *steal_tensor);  // -> new
   /* The same, as an object of a class that derives from Tensor. */
@@ -73,10 +74,11 @@ enum { WK__COUNTS_ROWS = 1, WK__COUNTS_ITEMS = 2 }; /* rows of results, and inte
 typedef struct wk__compile_options {
   PyObject *backend; /* owned; a callable (graph_module, example_inputs) -> callable; NULL: as `mode` says */
   wk__compile_mode mode;
-  bool fullgraph; /* a break is an error */
-  int counts;     /* WK__COUNTS_: what values decide that does not break the graph, as with fullgraph */
-  int8_t dynamic; /* -1: sizes that changed become symbolic; 0 never; 1 at once */
-  int limit;      /* entries a position; then it runs plain */
+  bool fullgraph;  /* a break is an error */
+  int counts;      /* WK__COUNTS_: what values decide that does not break the graph, as with fullgraph */
+  bool keeps_tape; /* calls of a graph are nodes of the tape, each its own, as those of eager code */
+  int8_t dynamic;  /* -1: sizes that changed become symbolic; 0 never; 1 at once */
+  int limit;       /* entries a position; then it runs plain */
 } wk__compile_options;
 
 /* An autograd.Function has been applied, which has left a node on the tape; `apply` has not returned yet. */

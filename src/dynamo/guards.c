@@ -155,6 +155,7 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
     case WK__READ_GRAD:
       return PyObject_TypeCheck(a, g->session->binding->tensor_type) ? g->session->binding->grad_of(a) : NULL;
     case WK__READ_REFERENT:
+      if (Py_TYPE(a) == &PyDictProxy_Type) return Py_NewRef(wk__shown_by_proxy(a));
       return PyWeakref_Check(a) ? wk__weak_referent(a) : NULL;
     case WK__READ_ATTRIBUTE: {
       PyObject *found = PyObject_GetAttr(a, read->object);
@@ -210,8 +211,8 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
       return is_equal(b, a, check->object);
     case WK__CHECK_CODE: {
       const PyFunctionObject *f = (const PyFunctionObject *)a;
-      return PyFunction_Check(a) && f->func_code == check->object &&
-             f->func_globals == (PyObject *)(intptr_t)check->b && !f->func_defaults && !f->func_kwdefaults;
+      return wk__is_bare_function(a) && f->func_code == check->object &&
+             f->func_globals == (PyObject *)(intptr_t)check->b;
     }
     case WK__CHECK_TYPE:
       return (PyObject *)Py_TYPE(a) == check->object;
@@ -294,6 +295,12 @@ static bool note_changing(const guard_run *g, const wk__read *failing) {
   uint64_t dims = 0;
   if (failing->kind == WK__CHECK_TENSOR && PyObject_TypeCheck(g->values[reg], s->binding->tensor_type))
     dims = other_sizes(s->binding, g->values[reg], r->specs[failing->b]);
+  PyObject *now = failing->kind == WK__CHECK_TENSOR ? g->values[reg] : NULL;
+  if (now &&
+      (PyFloat_CheckExact(now) || PyLong_CheckExact(now))) { /* where a tensor was, it will be another one, too */
+    wk__mark_changing(s->compiled, r->registers[reg].path, 0);
+    return false;
+  }
   bool value = (fixed_read || failing->kind == WK__CHECK_EQUAL) && number &&
                (PyFloat_CheckExact(number) || PyLong_CheckExact(number));
   bool replaced = fixed_read && number && PyObject_TypeCheck(number, s->binding->tensor_type);

@@ -341,6 +341,26 @@ Py_ssize_t wk__backend_arguments(const wk__segment *g, const wk__binding *b, PyO
   return -1;
 }
 
+/* The histories that a backend's function knows nothing of: of results whose backward was run inside. */
+static int set_backend_histories(const wk__session *s, const wk__segment *g, PyObject *const *values) {
+  const wk__binding *b = s->binding;
+  for (int64_t i = 0; i < g->graph->output_count; i++) {
+    PyObject *result = values[g->outputs[i]];
+    if (!g->spent[i].name || !PyObject_TypeCheck(result, b->tensor_type)) continue;
+    wk__spent spent = g->spent[i];
+    wk_tensor **inputs = wk__alloc_zeroed((size_t)(g->recording->input_count + 1) * sizeof *inputs);
+    wk_status status = inputs ? WK_OK : WK_OUT_OF_MEMORY;
+    for (int k = 0; inputs && k < spent.count; k++)
+      inputs[spent.inputs[k]] = b->tensor_of(values[g->recording->inputs[spent.inputs[k]]]);
+    if (status == WK_OK) status = set_spent_history(b->tensor_of(result), &spent, inputs);
+    wk__free(inputs);
+    if (status == WK_OK) continue;
+    b->raise(b->state);
+    return -1;
+  }
+  return 0;
+}
+
 static int run_backend(const wk__session *s, const wk__segment *g, PyObject **values) {
   int64_t outputs = g->graph->output_count;
   PyObject **args;
@@ -360,7 +380,7 @@ static int run_backend(const wk__session *s, const wk__segment *g, PyObject **va
   for (int64_t i = 0; i < outputs && result == 0; i++)
     values[g->outputs[i]] = Py_NewRef(PySequence_Fast_GET_ITEM(list, i));
   Py_DECREF(list);
-  return result;
+  return result == 0 ? set_backend_histories(s, g, values) : -1;
 }
 
 /* ====================================================== steps ==================================================== */
@@ -415,9 +435,12 @@ static PyObject *do_call(PyObject *const *values, const wk__do *d) {  // -> new
   return result;
 }
 
+/* By the class of C that it derives from: what a __new__ of Python has done is told by the steps behind. */
 static PyObject *make_instance(PyTypeObject *type) {  // -> new
-  if (type->tp_new == PyBaseObject_Type.tp_new) return type->tp_alloc(type, 0);
-  PyObject *nothing = PyTuple_New(0), *made = nothing ? type->tp_new(type, nothing, NULL) : NULL;
+  PyTypeObject *base = type;
+  while (base->tp_flags & Py_TPFLAGS_HEAPTYPE && !wk__is_class_of_c(base)) base = base->tp_base;
+  if (base == &PyBaseObject_Type) return type->tp_alloc(type, 0);
+  PyObject *nothing = PyTuple_New(0), *made = nothing ? base->tp_new(type, nothing, NULL) : NULL;
   Py_XDECREF(nothing);
   return made;
 }

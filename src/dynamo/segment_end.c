@@ -318,7 +318,8 @@ static wk_status finish_graph(wk__session *s, wk__segment *g, wk__graph *graph, 
   g->lets_others_run = lets_others_run(graph);
   if (!computes(graph)) return WK_OK;
   WK_TRY(note_generators(g, graph));
-  const bool *differentiated = g->recording->keeps_tape ? NULL : g->requires_grad; /* as one node, else node by node */
+  bool node_by_node = g->recording->keeps_tape || s->compiled->options.keeps_tape;
+  const bool *differentiated = node_by_node ? NULL : g->requires_grad; /* as one node */
   WK_TRY(wk__compile_graph(graph, differentiated, s->compiled->options.mode, &g->executor));
   return wk__hook_interrupted() ? wk_fail(WK_UNSUPPORTED, "Ctrl-C while it was compiled") : WK_OK;
 }

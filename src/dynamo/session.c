@@ -238,17 +238,22 @@ static void forget_failure(wk__session *s) {
   wk__segment_release(g);
 }
 
-/* Under the stance that captures nothing more. It is the caller's error, whatever handlers on the way make of it. */
-static int refuse_recompile(wk__session *s) {
+/* Under the stance that captures nothing more, and where config.error_on_recompile is set. It is the caller's error,
+ * whatever handlers on the way make of it. */
+static int refuse_recompile(wk__session *s, bool by_stance) {
   const wk__frame *f = &s->innermost->frame;
   PyObject *why = wk__session_why(s), *type, *value, *traceback;
   bool guard = why && PyUnicode_GET_LENGTH(why);
-  if (why)
+  if (why && by_stance)
     PyErr_Format(PyExc_RuntimeError,
                  "Detected recompile when torch.compile stance is 'fail_on_recompile'. filename: '%U', function name: "
                  "'%U', line number: %d%s%U",
                  f->code->co_filename, f->code->co_name, wk__frame_line(f),
                  guard ? "\n    triggered by the following guard failure(s):\n    - " : "", why);
+  else if (why)
+    PyErr_Format(s->binding->recompile_error,
+                 "Recompiling function %U in %U:%d\n    triggered by the following guard failure(s):\n    - %U",
+                 f->code->co_name, f->code->co_filename, f->code->co_firstlineno, why);
   Py_XDECREF(why);
   forget_failure(s);
   PyErr_Fetch(&type, &value, &traceback);
@@ -278,9 +283,10 @@ static int seek(wk__session *s) {
     return status;
   }
   wk__stance stance = s->binding->stance;
-  if (!status && stance == WK__STANCE_FAIL_ON_RECOMPILE) return refuse_recompile(s);
+  if (!status && stance == WK__STANCE_FAIL_ON_RECOMPILE) return refuse_recompile(s, true);
   if (stance == WK__STANCE_EAGER_ON_RECOMPILE) status = 1;
   bool plain = status || full || s->captures >= 64 || is_hopeless(s) || !all_resumable(s);
+  if (!plain && s->binding->recompile_error && s->failed_segment) return refuse_recompile(s, false);
   if (!plain) wk__note_recompile(s);
   forget_failure(s);
   if (plain) {
@@ -554,6 +560,8 @@ static PyObject *run(wk__session *s, wk__activation *a) {
 static void know_function(wk__session *s, wk__frame *f) {
   PyObject *function = wk__frame_function(f), *type, *value, *traceback;
   if (!s->recording || wk__was_made(s->recording, function)) return;
+  wk__reg reg = wk__reg_find(s->recording, function);
+  if (reg >= 0 && s->recording->registers[reg].by_code) return;
   PyErr_Fetch(&type, &value, &traceback); /* of a generator that something is thrown into */
   if (wk__reg_constant(s->recording, function) >= 0)
     (void)!wk__depend_on_function(s->recording, s->binding, function); /* a failure is noted */

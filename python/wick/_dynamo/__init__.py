@@ -18,10 +18,10 @@ from ..compiler import (
 from . import config, exc
 
 __all__ = [
-    "ExplainOutput", "allow_in_graph", "assume_constant_result", "config", "disable", "error_on_graph_break", "exc",
-    "explain", "forbid_in_graph", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
-    "maybe_mark_dynamic", "optimize", "register_backend", "reset", "run", "set_stance",
-    "substitute_in_graph",
+    "ExplainOutput", "allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph",
+    "error_on_graph_break", "exc", "explain", "forbid_in_graph", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
+    "maybe_mark_dynamic", "nonstrict_trace", "optimize", "register_backend", "reset", "run", "set_stance",
+    "skip_frame", "substitute_in_graph",
 ]  # fmt: skip
 
 
@@ -32,10 +32,25 @@ def graph_break(msg=""):
 graph_break._wick_disable = True
 
 
+def skip_frame(msg=""):
+    """Ends the graph here, like graph_break(): what stands in front of it is captured in any case."""
+
+
+skip_frame._wick_disable = True
+
+
 def forbid_in_graph(fn):
     """Calls of the function end the graph."""
     fn._wick_disable = True
     return fn
+
+
+disallow_in_graph = forbid_in_graph
+
+
+def nonstrict_trace(traceable_fn):
+    """Functions need no permission to be a part of a graph: it is the function itself, which is captured as any other."""
+    return traceable_fn
 
 
 class error_on_graph_break:  # noqa: N801  as PyTorch has it
@@ -80,7 +95,7 @@ def run(fn=None):
 # compile() loads this package, so what it does not need is loaded late.
 __getattr__ = _late(
     __name__,
-    ("eval_frame", "marks", "utils"),
+    ("decorators", "eval_frame", "marks", "utils"),
     {
         "OptimizedModule": "eval_frame",
         **dict.fromkeys(("ExplainOutput", "explain"), "explaining"),

@@ -7,6 +7,7 @@ from .._C import Unsupported
 __all__ = [
     "BackendCompilerFailed",
     "InvalidBackend",
+    "RecompileError",
     "TorchDynamoException",
     "Unsupported",
     "UserError",
@@ -23,7 +24,17 @@ class InvalidBackend(TorchDynamoException):
 
 
 class BackendCompilerFailed(TorchDynamoException):
-    """A backend raised."""
+    """A backend raised, which is its inner_exception."""
+
+    def __init__(self, backend_fn, inner_exception, first_useful_frame=None):
+        self.backend_name = getattr(backend_fn, "__name__", "?")
+        self.inner_exception = inner_exception
+        kind = type(inner_exception).__name__
+        super().__init__(f"backend={self.backend_name!r} raised:\n{kind}: {inner_exception}")
+
+
+class RecompileError(TorchDynamoException):
+    """Something would be captured again, which config.error_on_recompile makes an error."""
 
 
 class UserErrorType(enum.Enum):

@@ -30,14 +30,11 @@ limit = 8  # segments a position; then that position runs plain
 # ---- backends ----
 
 
-def _eager(graph_module, example_inputs):
-    return graph_module.forward
-
-
 # How a graph runs that no Python backend gets: node by node, as fused kernels, these with native code
 # waited for, or as is fastest of several ways that are timed, those that sum in another order among them or not.
 _NODE_BY_NODE, _FUSED, _WAITED_FOR, _TUNED, _TUNED_WITH_OTHER_SUMS = range(5)
-_backends = {"wick": _FUSED, "inductor": _FUSED, "aot_eager": _NODE_BY_NODE, "eager": _eager}
+_EAGER = 5  # node by node, and each is a node of the tape of its own, as in eager calls
+_backends = {"wick": _FUSED, "inductor": _FUSED, "aot_eager": _NODE_BY_NODE, "eager": _EAGER}
 _OPTIONS = {"wait": bool, "max_autotune": bool, "max_autotune_gemm_backends": str}
 # Options of PyTorch's compiler that programs set and that have nothing to say here.
 _IGNORED_OPTIONS = {
@@ -103,6 +100,8 @@ def _own_settings(engine, mode, options):
             raise RuntimeError(
                 f"Unexpected type of attr {name}, got {type(value).__name__} should be {wanted.__name__}"
             )
+    if engine == _EAGER:
+        return {"mode": _NODE_BY_NODE, "keeps_tape": True}
     if engine != _FUSED:
         return {"mode": engine}
     if options.get("max_autotune", False) or (mode or "").startswith("max-autotune"):
@@ -111,9 +110,29 @@ def _own_settings(engine, mode, options):
     return {"mode": _WAITED_FOR if options.get("wait", False) else _FUSED}
 
 
+class _Backend:
+    """A backend of Python: its exceptions are BackendCompilerFailed, or suppressed."""
+
+    def __init__(self, function):
+        self.function = function
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+
+    def __call__(self, graph_module, example_inputs):
+        from .._dynamo import config, exc
+
+        try:
+            return self.function(graph_module, example_inputs)
+        except exc.TorchDynamoException:
+            raise
+        except Exception as error:
+            if config.suppress_errors:
+                return graph_module.forward
+            raise exc.BackendCompilerFailed(self, error).with_traceback(error.__traceback__) from None
+
+
 def _settings(backend, mode, options, fullgraph, dynamic):
     made_by = _backend_of(backend, options)
-    settings = {"backend": made_by} if callable(made_by) else _own_settings(made_by, mode, options)
+    settings = {"backend": _Backend(made_by)} if callable(made_by) else _own_settings(made_by, mode, options)
     return {**settings, "fullgraph": fullgraph, "dynamic": _sizes(dynamic), "counts": _counts()}
 
 
@@ -282,7 +301,10 @@ def load_graph(path, constants=(), compiled=False):
 
 
 def disable(fn=None, recursive=True, *, reason=None):
-    """Keeps a function out of captured regions: a call of it ends the graph and runs as it is."""
+    """Keeps a function out of captured regions: a call of it ends the graph and runs as it is.
+
+    reason: what the break, or the error of fullgraph=True, says beside that.
+    """
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     if isinstance(fn, _C.Compiled):
@@ -292,7 +314,7 @@ def disable(fn=None, recursive=True, *, reason=None):
     def disabled(*args, **kwargs):
         return fn(*args, **kwargs)
 
-    disabled._wick_disable = True
+    disabled._wick_disable = reason or True
     return disabled
 
 
@@ -323,7 +345,8 @@ def allow_in_graph(fn):
 
 
 def assume_constant_result(fn):
-    """Accepted for compatibility; results are captured like any other."""
+    """A decorator: what the function gives when it is captured is a constant, and it is not called again."""
+    fn._dynamo_marked_constant = True
     return fn
 
 

@@ -285,6 +285,9 @@ static wk_status hold_operands(const cutter *c, wk_tensor **out) {
     for (int k = 0; !used && k < wk__tracer_input_count(c->r->tracer); k++)
       if (c->r->graph->inputs[k] == c->operands[i]) used = wk__tracer_input(c->r->tracer, k);
     if (!used) return wk_fail(WK_UNSUPPORTED, "a tensor that a function of control flow uses is not known");
+    /* An integer from outside, which is an input without memory: no operand, so its value is a constant. */
+    if (!used->storage && wk_int_guard_value(c->operands[i]->value->sizes[0]) == INT64_MIN)
+      return wk_fail(WK_UNSUPPORTED, "an integer in a function of control flow that cannot be known");
     out[i] = wk__retain(used);
   }
   return WK_OK;

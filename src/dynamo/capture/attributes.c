@@ -143,6 +143,16 @@ static PyObject *history_of_made(wk__frame *f, const wk__recording *r, PyObject 
   return found;
 }
 
+/* A value or property that stands in a class that derives from Tensor. */
+static PyObject *attribute_of_tensor_class(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name,
+                                           PyObject *in_class) {
+  if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return failed(f, r);
+  f->session->entering = Py_TYPE(in_class) == &PyProperty_Type; /* its getter is evaluated */
+  PyObject *found = PyObject_GetAttr(owner, name);
+  f->session->entering = false;
+  return found;
+}
+
 static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   const wk__binding *b = f->session->binding;
   wk__reg reg = wk__reg_find(r, owner);
@@ -160,6 +170,9 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
     return wk__sizes_object(r, b, b->tensor_of(owner));
   PyObject *in_class = wk__type_attribute(Py_TYPE(owner), name);
   if (in_class && hides_class(owner, name, in_class)) return own_attribute(f, r, reg, owner, name);
+  bool constant = in_class && (wk__is_plain_value(b, in_class) || PyType_Check(in_class));
+  bool of_python = constant || (in_class && Py_TYPE(in_class) == &PyProperty_Type);
+  if (of_python) return attribute_of_tensor_class(f, r, owner, name, in_class);
   tensor_attribute kind = in_class ? tensor_attribute_of(name) : NOT_KNOWN;
   if (kind == TAPE) return attribute_of_tape(f, r, owner, name);
   bool method = in_class && (PyFunction_Check(in_class) || Py_TYPE(in_class) == &PyMethodDescr_Type ||
@@ -247,6 +260,14 @@ static PyObject *attribute_of_parts(wk__frame *f, wk__recording *r, PyObject *di
     return wk__as_read(r, found);
   }
   return NULL;
+}
+
+PyObject *wk__module_part(wk__frame *f, wk__recording *r, PyObject *module, PyObject *name) {
+  PyObject *dict;
+  wk__reg reg = wk__is_foreign(r, module) ? wk__reg_find(r, module) : -1;
+  wk__reg dict_reg = reg >= 0 ? dict_of_instance(f, r, reg, module, &dict) : -1;
+  if (r->failed[0]) return failed(f, r);
+  return dict_reg < 0 ? NULL : attribute_of_parts(f, r, dict, dict_reg, name);
 }
 
 int wk__module_parts(wk__frame *f, wk__recording *r, PyObject *module, PyObject *name, wk__reg *out_parts,
@@ -417,6 +438,7 @@ static PyObject *attribute_of_function(wk__frame *f, wk__recording *r, PyObject 
   PyObject *dict = NULL;
   if (wk__type_attribute(Py_TYPE(owner), name)) {
     bool all = PyUnicode_CompareWithASCIIString(name, "__dict__") == 0;
+    if (reg >= 0 && r->registers[reg].by_code && wk__reg_constant(r, owner) < 0) return failed(f, r);
     if (all ? dict_of_instance(f, r, reg, owner, &dict) < 0 : wk__depend_on_function(r, b, owner) < 0)
       return wk__refuse(f, "attribute %s of a function", TEXT(name));
     return PyObject_GetAttr(owner, name);

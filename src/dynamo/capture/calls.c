@@ -197,20 +197,6 @@ static PyObject *print_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   return wk__effect(f, r, callable, args, count, names);
 }
 
-/* Values, and tuples and frozen sets of them. */
-static bool has_constant_hash(const wk__frame *f, PyObject *o) {
-  if (PyFrozenSet_CheckExact(o)) {
-    PyObject *items = PySequence_Tuple(o);
-    bool constant = items && has_constant_hash(f, items);
-    Py_XDECREF(items);
-    return constant;
-  }
-  if (!PyTuple_CheckExact(o)) return wk__is_plain_value(BINDING, o);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
-    if (!has_constant_hash(f, PyTuple_GET_ITEM(o, i))) return false;
-  return true;
-}
-
 static bool has_python_hash(PyObject *o) {
   PyObject *name = PyUnicode_InternFromString("__hash__");
   PyObject *method = name && wk__is_python_instance(o) ? wk__type_attribute(Py_TYPE(o), name) : NULL;
@@ -218,7 +204,22 @@ static bool has_python_hash(PyObject *o) {
   return method && PyFunction_Check(method);
 }
 
-static bool hashes_its_address(const wk__frame *f, PyObject *o) {
+/* Values, objects whose class says it in Python, and tuples, named ones too, and frozen sets of them. */
+bool wk__has_constant_hash(const wk__frame *f, PyObject *o) {
+  if (PyFrozenSet_CheckExact(o)) {
+    PyObject *items = PySequence_Tuple(o);
+    bool constant = items && wk__has_constant_hash(f, items);
+    Py_XDECREF(items);
+    return constant;
+  }
+  bool tuple = PyTuple_Check(o) && Py_TYPE(o)->tp_hash == PyTuple_Type.tp_hash;
+  if (!tuple) return wk__is_plain_value(BINDING, o) || has_python_hash(o);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
+    if (!wk__has_constant_hash(f, PyTuple_GET_ITEM(o, i))) return false;
+  return true;
+}
+
+bool wk__hashes_its_address(const wk__frame *f, PyObject *o) {
   hashfunc hash = Py_TYPE(o)->tp_hash;
   return hash == PyBaseObject_Type.tp_hash || (hash == BINDING->tensor_type->tp_hash && wk__is_tensor_object(f, o));
 }
@@ -285,9 +286,10 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
     return wk__op_set_attr(f, args[0], args[1], args[2]) < 0 ? NULL : Py_NewRef(Py_None);
   if (strcmp(name, "delattr") == 0 && text_second && count == 2)
     return wk__op_set_attr(f, args[0], args[1], NULL) < 0 ? NULL : Py_NewRef(Py_None);
-  if (strcmp(name, "hash") == 0 && count == 1 && (has_constant_hash(f, args[0]) || has_python_hash(args[0])))
+  if (strcmp(name, "hash") == 0 && count == 1 && wk__has_constant_hash(f, args[0]))
     return wk__call_looking(f, callable, args, count, names);
-  bool of_address = strcmp(name, "id") == 0 || (strcmp(name, "hash") == 0 && count && hashes_its_address(f, args[0]));
+  bool of_address =
+      strcmp(name, "id") == 0 || (strcmp(name, "hash") == 0 && count && wk__hashes_its_address(f, args[0]));
   if (of_address && count == 1 && !names) return identity(f, f->session->recording, callable, args[0]);
   if (strcmp(name, "print") == 0) return print_call(f, f->session->recording, callable, args, count, names);
   if (strcmp(name, "globals") == 0 && !count && !names) return globals_of_frame(f, f->session->recording);
@@ -315,6 +317,7 @@ static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyO
   if (what != WK__KNOWN_VALUES && what != WK__KNOWN_PASSES) return wk__refuse(f, "a call of %s()", name);
   bool prints = strcmp(name, "repr") == 0 || strcmp(name, "format") == 0 || strcmp(name, "ascii") == 0;
   if (prints && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "a tensor's values are printed");
+  if (prints && count) wk__text_shows(f->session->recording, args[0]);
   return wk__call_at_values(f, callable, args, count, names);
 }
 
@@ -598,6 +601,23 @@ PyObject *wk__new_instance(wk__frame *f, wk__recording *r, PyTypeObject *t, PyOb
   return wk__plain_call(f, callable, args, count, names);
 }
 
+/* A class that derives from Tensor, without a constructor of its own: the same tensor, of that class. */
+static PyObject *as_subclass(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *tensor) {
+  PyObject *method = PyObject_GetAttrString(tensor, "as_subclass");
+  PyObject *made = method ? wk__recorded_call(f, r, method, &callable, 1, NULL) : NULL;
+  Py_XDECREF(method);
+  return made;
+}
+
+/* set(items), frozenset(items), dict(pairs). */
+static PyObject *make_keys(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *items) {
+  PyObject *made = wk__keys_usable(f, items) ? wk__plain_call(f, callable, &items, 1, NULL) : NULL;
+  PyObject *keys = made && wk__recording_of(f) == r ? PySequence_Tuple(made) : NULL;
+  if (keys) wk__note_keys(f, r, &PyTuple_GET_ITEM(keys, 0), PyTuple_GET_SIZE(keys), 1);
+  Py_XDECREF(keys);
+  return made;
+}
+
 static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
   PyTypeObject *t = (PyTypeObject *)callable;
@@ -633,6 +653,7 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   passes |= (maps || (t == &PyFilter_Type && !names && count == 2)) && is_evaluated(args[0]);
   passes |= t == &PyReversed_Type || (t == &PyDict_Type && (!count || (count == 1 && PyDict_CheckExact(args[0]))));
   if (passes) return wk__call_passing(f, callable, args, count, names);
+  if (t == &PyUnicode_Type && count) wk__text_shows(r, args[0]);
   if (scalar) return wk__call_at_values(f, callable, args, count, names);
   bool made_of_arguments =
       t == &PyODict_Type || t == &PyMethod_Type || is_getter(t) || wk__is_default_dict(t) || wk__is_itertool(t);
@@ -641,7 +662,7 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   bool known = kind != WK__CLASS_UNKNOWN;
   if (t == wk__weak_reference_type() && (count != 1 || names)) return wk__refuse(f, "a weak reference with a callback");
   bool makes_keys = (t == &PySet_Type || t == &PyFrozenSet_Type || t == &PyDict_Type) && count == 1 && !names;
-  if (makes_keys) return wk__keys_usable(f, args[0]) ? wk__plain_call(f, callable, args, count, names) : NULL;
+  if (makes_keys) return make_keys(f, r, callable, args[0]);
   if (made_of_arguments || known || is_value_class(BINDING, t))
     return wk__call_looking(f, callable, args, count, names);
   bool shows = count == 1 && (PyDict_CheckExact(args[0]) || (PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0));
@@ -651,8 +672,14 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (t == *BINDING->parameter_type)
     return wk__call_looking(f, callable, args, count, names); /* its __new__ is evaluated */
   if (t == BINDING->tensor_type && !names) return wk__new_tensor_call(f, callable, args, count);
-  bool tensors = PyType_IsSubtype(t, BINDING->tensor_type);
+  bool tensors = PyType_IsSubtype(t, BINDING->tensor_type),
+       inherits = t->tp_new == BINDING->tensor_type->tp_new && t->tp_init == BINDING->tensor_type->tp_init;
+  if (tensors && inherits && count == 1 && !names && wk__is_tensor_object(f, args[0]))
+    return as_subclass(f, r, callable, args[0]);
   if (wk__is_partial(t)) return wk__call_looking(f, callable, args, count, names);
+  bool named_tuple = wk__is_class_of_c(t) && PyType_IsSubtype(t, &PyTuple_Type) && count == 1 && !names;
+  if (named_tuple && (PyTuple_CheckExact(args[0]) || PyList_CheckExact(args[0])))
+    return wk__call_passing(f, callable, args, count, names); /* of C, such as torch.return_types.max */
   if (tensors || wk__type_is_fixed(t)) return wk__refuse(f, "a new %s", t->tp_name);
   if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);
   return wk__new_instance(f, r, t, callable, args, count, names);
@@ -660,9 +687,16 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
 
 /* =================================================== every call ================================================== */
 
-static bool is_marked(PyObject *function, const char *mark) {
+static PyObject *mark_of(PyObject *function, const char *mark) {  // -> borrowed; NULL: it has none
   PyObject *dict = ((PyFunctionObject *)function)->func_dict;
-  return dict && PyDict_GetItemString(dict, mark);
+  return dict ? PyDict_GetItemString(dict, mark) : NULL;
+}
+
+static PyObject *disabled_call(wk__frame *f, PyObject *mark) {
+  const char *reason = PyUnicode_Check(mark) ? PyUnicode_AsUTF8(mark) : NULL;
+  if (!reason) PyErr_Clear();
+  return wk__refuse(f, "a call of a function that compiler.disable() keeps out%s%s", reason ? ": " : "",
+                    reason ? reason : "");
 }
 
 /* Python functions that calls.c or its neighbours do in their own way. False: it is evaluated after all. */
@@ -687,8 +721,8 @@ static bool python_by_code(wk__frame *f, wk__recording *r, PyObject *function, P
 
 static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *callable, PyObject *const *args,
                                  Py_ssize_t count, PyObject *names) {
-  if (is_marked(function, "_wick_disable"))
-    return wk__refuse(f, "a call of a function that compiler.disable() keeps out");
+  PyObject *disabled = mark_of(function, "_wick_disable");
+  if (disabled) return disabled_call(f, disabled);
   if (wk__is_marked_constant(function))
     return wk__constant_call(f, f->session->recording, callable, args, count, names);
   wk__knowledge what = wk__known_python_function(function)->what;
@@ -699,7 +733,7 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
   bool by_code = what == WK__KNOWN_BY_CODE;
   if (by_code && python_by_code(f, f->session->recording, function, callable, args, count, names, &result))
     return result;
-  if (is_marked(function, "_wick_whole")) return wk__plain_call(f, callable, args, count, names);
+  if (mark_of(function, "_wick_whole")) return wk__plain_call(f, callable, args, count, names);
   return enter(f, callable, args, count, names);
 }
 

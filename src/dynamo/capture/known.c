@@ -107,7 +107,8 @@ static bool is_harmless(const wk__frame *f, PyObject *o) {
          PyFunction_Check(o) || PyCFunction_Check(o) || PyMethod_Check(o) || PyModule_Check(o) || PyCode_Check(o) ||
          PyCell_Check(o) || t == &PySuper_Type || t == &PyProperty_Type || t == &PyStaticMethod_Type ||
          t == &PyClassMethod_Type || t == b->operator_type || t == *b->overload_type || b->is_own_mode(t) ||
-         t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || wk__is_partial(t) || PyExceptionInstance_Check(o) ||
+         t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyClassMethodDescr_Type ||
+         t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type || wk__is_partial(t) || PyExceptionInstance_Check(o) ||
          t == &PyTraceBack_Type || is_union(t) || wk__is_view_of_dict(t) || t == &PyBaseObject_Type;
 }
 
@@ -150,6 +151,34 @@ bool wk__is_that_one(wk__recording *r, PyObject *o) {
   if (reg >= 0 && !r->registers[reg].fixed) wk__check_once(r, WK__CHECK_IS, reg, 0, o);
   return true;
 }
+
+static void shows(wk__recording *r, PyObject *o, int depth);
+static void show_items(wk__recording *r, PyObject *const *items, Py_ssize_t count, int depth) {
+  for (Py_ssize_t i = 0; i < count; i++) shows(r, items[i], depth);
+}
+
+/* The text of a function, and of an object whose class does not say it, tells the address. */
+static void shows(wk__recording *r, PyObject *o, int depth) {
+  enum { DEEPEST = 8 };
+  wk__reg reg = wk__is_foreign(r, o) ? wk__reg_find(r, o) : -1;
+  if (depth > DEEPEST) return;
+  if (PyFunction_Check(o)) (void)wk__is_that_one(r, o);
+  if (PyMethod_Check(o)) shows(r, PyMethod_GET_SELF(o), depth + 1);
+  if (PyTuple_Check(o)) show_items(r, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o), depth + 1);
+  if (PyList_Check(o)) show_items(r, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o), depth + 1);
+  PyObject *function = wk__is_partial(Py_TYPE(o)) ? PyObject_GetAttrString(o, "func") : NULL;
+  if (function) shows(r, function, depth + 1);
+  Py_XDECREF(function);
+  bool of_address = Py_TYPE(o)->tp_repr == PyBaseObject_Type.tp_repr && wk__is_python_instance(o);
+  if (of_address && reg >= 0 && !r->registers[reg].fixed)
+    wk__check_once(r, WK__CHECK_ADDRESS, reg, (int64_t)(intptr_t)o, NULL);
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; PyDict_Check(o) && PyDict_Next(o, &at, &key, &value);) {
+    shows(r, key, depth + 1);
+    shows(r, value, depth + 1);
+  }
+}
+void wk__text_shows(wk__recording *r, PyObject *o) { shows(r, o, 0); }
 
 /* One question about an object and what can be reached from it. */
 typedef struct inspection {
@@ -225,6 +254,8 @@ static bool usable(inspection i, PyObject *o) {
     return true;
   }
   if (PyTuple_Check(o) || t == &PyList_Type || PyDict_Check(o) || PyAnySet_Check(o)) return container_usable(i, o);
+  PyObject *shown = wk__behind_proxy(f, r, o);
+  if (shown != o) return usable(i, shown);
   if (wk__is_view_of_others(o) && wk__is_foreign(r, o))
     return wk__refuse_as(f, WK__REFUSED_LEFT_OVER, "a %s that was made outside of the region", t->tp_name), false;
   if (i.looks && PySlice_Check(o)) wk__settle(r, o);
@@ -317,6 +348,26 @@ int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) 
   if (Py_TYPE(a) != Py_TYPE(b)) return 0; /* their types are checked */
   wk__check_once(r, WK__CHECK_DIFFERENT, x, y, NULL);
   return 0;
+}
+
+static bool is_key_from_outside(const wk__frame *f, const wk__recording *r, PyObject *o) {
+  wk__reg reg = wk__is_plain_value(f->session->binding, o) ? -1 : wk__reg_find(r, o);
+  return reg >= 0 && !r->registers[reg].fixed && wk__is_foreign(r, o);
+}
+
+void wk__note_keys(wk__frame *f, wk__recording *r, PyObject *const *keys, Py_ssize_t count, int step) {
+  for (Py_ssize_t i = 0; i < count; i += step)
+    for (Py_ssize_t k = 0; k < i && is_key_from_outside(f, r, keys[i]); k += step)
+      wk__note_identity(f, r, keys[i], keys[k]);
+}
+
+void wk__note_key(wk__frame *f, wk__recording *r, PyObject *container, PyObject *key) {
+  if (!is_key_from_outside(f, r, key)) return;
+  PyObject *there = PySequence_Tuple(container);
+  if (!there) PyErr_Clear();
+  for (Py_ssize_t i = 0; there && i < PyTuple_GET_SIZE(there); i++)
+    wk__note_identity(f, r, PyTuple_GET_ITEM(there, i), key);
+  Py_XDECREF(there);
 }
 
 void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObject *value) {

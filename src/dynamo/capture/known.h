@@ -44,8 +44,11 @@ bool wk__operand_usable(wk__frame *f, PyObject *o);
 bool wk__index_usable(wk__frame *f, PyObject *key);
 bool wk__is_view_of_others(PyObject *o); /* it stands for others, which would have to be known: dict views, cells */
 bool wk__is_view_of_dict(const PyTypeObject *t);
-bool wk__is_that_one(wk__recording *r, PyObject *o);       /* it is the same object in each call: noted */
-bool wk__is_own_node(const wk__recording *r, PyObject *o); /* of the tape that the region has written */
+bool wk__is_that_one(wk__recording *r, PyObject *o); /* it is the same object in each call: noted */
+bool wk__hashes_its_address(const wk__frame *f, PyObject *o);
+bool wk__has_constant_hash(const wk__frame *f, PyObject *o);     /* of values, or said by Python */
+void wk__text_shows(wk__recording *recording, PyObject *object); /* it is made into a text */
+bool wk__is_own_node(const wk__recording *r, PyObject *o);       /* of the tape that the region has written */
 /* Of a C class whose instances a region may make and use (known_calls.def), and made in this one. */
 bool wk__is_own_object(const wk__recording *r, PyObject *o);
 /* A tensor, or lists, tuples and dictionaries that hold one; deep ones may. */
@@ -61,6 +64,10 @@ wk__reg wk__instance_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject 
 /* Bound methods and partial calls from outside: what they are bound to becomes known. False: refused. */
 bool wk__know_bound(wk__frame *f, wk__recording *r, PyObject *o);
 /* `value` is looked for among the items of a container: which of them it is has to stay the same. */
+/* Objects from outside become keys of the region's own: which of them are the same one is guarded. step: of `keys`, how
+ * many items apart; container: a dict or set that gets one more. */
+void wk__note_keys(wk__frame *f, wk__recording *r, PyObject *const *keys, Py_ssize_t count, int step);
+void wk__note_key(wk__frame *f, wk__recording *r, PyObject *container, PyObject *key);
 void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObject *value);
 /* Two objects are or are not the same; the answer is checked where it could be another one. */
 int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b);
@@ -76,6 +83,8 @@ void wk__tried(wk__frame *f, wk__recording *r, int64_t step, bool worked, bool w
 bool wk__is_own_context(const wk__frame *f, PyObject *o);
 /* A module's dictionaries of parts become known, and in which of them the name stands: `out_found`, -1: in none. */
 enum { WK__PART_PARAMETERS, WK__PART_BUFFERS, WK__PART_MODULES, WK__MODULE_PARTS };
+/* Module.__getattr__(name). NULL, without an exception or a refusal: it has no such part. */
+PyObject *wk__module_part(wk__frame *f, wk__recording *r, PyObject *module, PyObject *name);  // -> new
 int wk__module_parts(wk__frame *f, wk__recording *r, PyObject *module, PyObject *name, wk__reg *out_parts,
                      int *out_found);
 /* warnings.warn(...) (warn.c) */
@@ -94,8 +103,10 @@ PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable,
                              bool of_instance);  // -> new
 /* sys.exc_info() and sys.exception(), where nothing is being handled. */
 PyObject *wk__exception_state(wk__frame *f, wk__recording *r, PyObject *function);  // -> new
-PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict);           // -> new
-PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference);     // -> new
+/* The dictionary that a types.MappingProxyType from outside shows; the object itself where it is something else. */
+PyObject *wk__behind_proxy(wk__frame *f, wk__recording *r, PyObject *o);         // -> borrowed
+PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict);        // -> new
+PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference);  // -> new
 /* Of functools.lru_cache. */
 bool wk__is_cached_function(PyObject *callable);
 PyObject *wk__cached_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,

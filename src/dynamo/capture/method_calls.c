@@ -102,6 +102,8 @@ PyObject *wk__change_container(wk__frame *f, wk__recording *r, const wk__known_c
   if (!blind && !(takes ? wk__passed_on(f, self) : item_usable(f, self, self))) return NULL;
   if (blind && reg >= 0 && wk__keep_before(r, reg) < 0) return NULL;
   if (known->how & WK__CALL_SEARCHES && given) wk__note_search(f, r, self, rest[0]);
+  bool adds = strcmp(known->name, "add") == 0 || strcmp(known->name, "setdefault") == 0;
+  if (adds && given && (PyAnySet_Check(self) || PyDict_Check(self))) wk__note_key(f, r, self, rest[0]);
   const wk__frame *before = f->session->handing;
   f->session->handing = given == 1 && stores(known, self, rest[0]) && wk__hands_on(f, rest[0]) ? f : NULL;
   if (reg < 0) {
@@ -418,6 +420,11 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
     return result;
   if (wk__is_tensor_object(f, self))
     return tensor_method(f, r, self, name, callable, args, count, names, self_is_first);
+  bool part = PyObject_TypeCheck(self, BINDING->module_type) && strcmp(name, "__getattr__") == 0 && !names;
+  if (part && count - self_is_first == 1 && PyUnicode_Check(args[self_is_first])) {
+    result = wk__module_part(f, r, self, args[self_is_first]);
+    return result || f->session->reason[0] ? result : wk__plain_call(f, callable, args, count, names);
+  }
   bool block = t == BINDING->device_type && (strcmp(name, "__enter__") == 0 || strcmp(name, "__exit__") == 0);
   if (block) r->device_blocks += strcmp(name, "__enter__") == 0 ? 1 : -1;
   if (block) return wk__plain_call(f, callable, args, count, names);
@@ -436,6 +443,8 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (known->what == WK__KNOWN_DRAWS)
     return wk__draw_call(f, r, self, name, args + self_is_first, count - self_is_first, names);
   if (value && !wk__usable(f, self)) return NULL;
+  bool formats = PyUnicode_Check(self) && strcmp(name, "format") == 0;
+  for (Py_ssize_t i = 0; formats && i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) wk__text_shows(r, args[i]);
   if (known->what == WK__KNOWN_VALUES) return wk__call_at_values(f, callable, args, count, names);
   if (value) return wk__call_looking(f, callable, args, count, names);
   if (known->what == WK__KNOWN_FRESH && wk__usable(f, self)) return wk__fresh_call(f, callable, args, count, names);

@@ -317,8 +317,8 @@ int wk__symbolic_truth(wk__recording *r, PyObject *a) {
 
 bool wk__number_changes(const wk__recording *r, PyObject *o, wk__read_kind kind, uint64_t path) {
   bool drawn = kind == WK__READ_DRAWN || kind == WK__READ_CLOCK;
-  bool taken =
-      drawn || kind == WK__READ_DICT || kind == WK__READ_SLOT || kind == WK__READ_STACK || kind == WK__READ_CELL;
+  bool taken = drawn || kind == WK__READ_DICT || kind == WK__READ_ITEM || kind == WK__READ_SLOT ||
+               kind == WK__READ_STACK || kind == WK__READ_CELL;
   bool integer = PyLong_CheckExact(o);
   if (!taken || r->keep_numbers || !(integer || PyFloat_CheckExact(o))) return false;
   if (integer) {

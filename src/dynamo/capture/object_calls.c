@@ -116,6 +116,15 @@ PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict) {
   return proxy;
 }
 
+/* A proxy from outside is asked what its dictionary would be. */
+PyObject *wk__behind_proxy(wk__frame *f, wk__recording *r, PyObject *o) {
+  if (Py_TYPE(o) != &PyDictProxy_Type || wk__is_own_proxy(r, o)) return o;
+  PyObject *dict = wk__shown_by_proxy(o);
+  wk__reg reg = PyDict_Check(dict) ? wk__reg_find(r, o) : -1;
+  if (reg < 0) return o;
+  return wk__observe(r, BINDING, dict, WK__READ_REFERENT, reg, 0, NULL) < 0 ? o : dict;
+}
+
 /* ================================================= weak references ================================================ */
 
 /* A variable had it when the segment began and has it no more: the recording may be all that keeps it alive. */

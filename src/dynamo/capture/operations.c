@@ -289,14 +289,23 @@ int wk__op_import_star(wk__frame *f, PyObject *module) {
 
 /* ============================================ attributes and items =============================================== */
 
+/* Methods of a proxy are those of what it shows. */
+static PyObject *owner_of_method(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  if (WK_LIKELY(Py_TYPE(owner) != &PyDictProxy_Type)) return owner;
+  PyObject *in_class = wk__type_attribute(&PyDictProxy_Type, name);
+  return in_class && Py_TYPE(in_class) == &PyMethodDescr_Type ? wk__behind_proxy(f, r, owner) : owner;
+}
+
 PyObject *wk__op_attr(wk__frame *f, PyObject *owner, PyObject *name) {
   RECORDING(wk__plain_attr(f, owner, name));
+  owner = owner_of_method(f, r, owner, name);
   return wk__get_attribute(f, r, owner, name);
 }
 
 PyObject *wk__op_method(wk__frame *f, PyObject *owner, PyObject *name, PyObject **out_self) {
   RECORDING(wk__plain_method(f, owner, name, out_self));
   *out_self = NULL;
+  owner = owner_of_method(f, r, owner, name);
   PyObject *found = wk__get_attribute(f, r, owner, name);
   PyObject *in_class = found && PyCFunction_Check(found) ? wk__type_attribute(Py_TYPE(owner), name) : NULL;
   if (in_class && Py_TYPE(in_class) == &PyMethodDescr_Type && PyCFunction_GET_SELF(found) == owner) {
@@ -524,20 +533,33 @@ static bool is_tuple_of_constants(wk__frame *f, wk__recording *r, PyObject *key)
   return true;
 }
 
+static bool is_own_frozen_set(wk__frame *f, const wk__recording *r, PyObject *key) {
+  bool own = PyFrozenSet_CheckExact(key) && wk__reg_find(r, key) < 0;
+  return own && wk__has_constant_hash(f, key) && wk__keys_usable(f, key);
+}
+
+/* A key that is another object in each call, such as a tensor: each asks the dictionary for its own. */
+static bool is_asked_again(const wk__frame *f, const wk__recording *r, PyObject *key, wk__reg reg) {
+  const wk__register *g = reg >= 0 ? &r->registers[reg] : NULL;
+  return g && g->kind == WK__REG_READ && !g->fixed && wk__hashes_its_address(f, key);
+}
+
 /* A dict's item that was there before. */
 static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   PyObject *found = PyDict_GetItemWithError(owner, key);
   if (!found && PyErr_Occurred()) return NULL;
-  bool plain = wk__is_plain_value(BINDING, key) || is_tuple_of_constants(f, r, key);
+  bool plain = wk__is_plain_value(BINDING, key) || is_tuple_of_constants(f, r, key) || is_own_frozen_set(f, r, key);
   wk__reg key_reg = plain ? -1 : wk__reg_find(r, key);
-  if (!plain && (key_reg < 0 || !r->registers[key_reg].fixed))
-    return wk__refuse(f, "a dict's key that is no plain value");
   bool written = wk__was_written(r, reg, key);
+  bool again = found && !written && !plain && is_asked_again(f, r, key, key_reg);
+  if (!plain && !again && (key_reg < 0 || !r->registers[key_reg].fixed))
+    return wk__refuse(f, "a dict's key that is no plain value");
   if (!found) return missing_item(f, r, reg, owner, key);
   if (!written && wk__is_identity(r, key)) return wk__refuse(f, "an id() that is a key of something from outside");
   r->last_fresh = NULL;
-  if (!written && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return failed(f, r);
-  return wk__as_read(r, found);
+  int noted =
+      written ? 0 : wk__observe(r, BINDING, found, WK__READ_DICT, reg, again ? key_reg : -1, again ? NULL : key);
+  return noted < 0 ? failed(f, r) : wk__as_read(r, found);
 }
 
 /* The method is that of a dictionary or list, be it inherited: a class written in Python may have one of its own, which
@@ -562,11 +584,38 @@ static bool takes_references(const wk__frame *f, PyObject *o) {
          (PyTuple_Check(o) && t->tp_as_mapping->mp_subscript == PyTuple_Type.tp_as_mapping->mp_subscript);
 }
 
+/* The place of an item of a list or tuple from outside that is not written, of which nothing else has been looked
+ * at; -1: it is no such item. A place from the end depends on the length. */
+static Py_ssize_t place_of_item(const wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
+  const wk__register *g = &r->registers[reg];
+  wk_int symbolic;
+  bool sequence = PyList_CheckExact(owner) || (PyTuple_Check(owner) && takes_references(f, owner));
+  bool as_found = g->kind == WK__REG_READ && !g->written && !g->before && !g->touched;
+  if (!sequence || !as_found || Py_TYPE(owner) == BINDING->size_type) return -1;
+  if (!PyLong_CheckExact(key) || wk__symbolic_int(r, key, &symbolic)) return -1;
+  Py_ssize_t count = Py_SIZE(owner), i = PyLong_AsSsize_t(key);
+  if (i == -1 && PyErr_Occurred()) PyErr_Clear();
+  if (i >= count || i < -count) return -1;
+  if (i < 0) wk__check(r, WK__CHECK_LENGTH, reg, count, NULL);
+  return i < 0 ? i + count : i;
+}
+
+static PyObject *item_of_sequence(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, Py_ssize_t place) {
+  PyObject *found = PyList_Check(owner) ? PyList_GET_ITEM(owner, place) : PyTuple_GET_ITEM(owner, place);
+  r->last_fresh = NULL;
+  if (wk__observe(r, BINDING, found, WK__READ_ITEM, reg, place, NULL) < 0) return failed(f, r);
+  bool given = r->last_fresh || wk__passed_on(f, found); /* whoever gets it may look at what it holds */
+  return given ? wk__as_read(r, found) : NULL;
+}
+
 PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
   RECORDING(wk__plain_item(f, owner, key));
+  owner = wk__behind_proxy(f, r, owner);
   if (PyDict_Check(owner)) wk__settle(r, key);
   wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
   if (reg >= 0 && has_dict_items(owner)) return item_of_dict(f, r, reg, owner, key);
+  Py_ssize_t place = reg >= 0 ? place_of_item(f, r, reg, owner, key) : -1;
+  if (place >= 0) return item_of_sequence(f, r, reg, owner, place);
   if (PyType_Check(owner)) return wk__plain_item(f, owner, key); /* list[int] */
   bool tensor = wk__is_tensor_object(f, owner);
   if (!(takes_references(f, owner) ? wk__passed_on(f, owner) : wk__usable(f, owner))) return NULL;
@@ -603,6 +652,7 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
     return wk__plain_set_item(f, owner, key, value);
   }
   wk__settle(r, key);
+  if (value && PyDict_Check(owner)) wk__note_key(f, r, owner, key);
   bool by_python = wk__is_python_instance(owner) || PyObject_TypeCheck(owner, BINDING->module_type);
   if (wk__is_own_object(r, owner))
     return value && !wk__usable(f, value) ? -1 : wk__plain_set_item(f, owner, key, value);
@@ -678,6 +728,7 @@ PyObject *wk__op_binary(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
   PyObject *number;
   if (wk__symbolic_binary(r, nb_kind, a, b, &number) || wk__float_binary(r, nb_kind, a, b, &number)) return number;
   if (PyUnicode_Check(a) && wk__holds_marked_int(r, b)) return wk__refuse(f, "the text of a size that was marked");
+  if (PyUnicode_Check(a) && nb_kind == NB_REMAINDER) wk__text_shows(r, b);
   const char *method = wk__reg_find(r, a) >= 0 ? in_place_method(nb_kind, a) : NULL;
   bool blind = method && Py_TYPE(a) == &PyList_Type; /* what is added does not depend on what is there */
   if (blind ? !wk__passed_on(f, b) : !operands_usable(f, nb_kind, a, b)) return NULL;
@@ -703,6 +754,7 @@ PyObject *wk__op_compare(wk__frame *f, int py_kind, PyObject *a, PyObject *b) {
 
 int wk__op_contains(wk__frame *f, PyObject *container, PyObject *value) {
   RECORDING(wk__plain_contains(f, container, value));
+  container = wk__behind_proxy(f, r, container);
   wk__settle(r, value);
   wk__reg reg = wk__is_foreign(r, container) ? wk__reg_find(r, container) : -1;
   wk__reg key = wk__reg_find(r, value);
@@ -770,6 +822,7 @@ static bool may_be_text(wk__frame *f, wk__recording *r, PyObject *value) {
   if (!PyLong_CheckExact(value) && wk__holds_marked_int(r, value))
     return wk__refuse(f, "the text of a size that was marked");
   if (wk__is_tensor_object(f, value)) return wk__refuse(f, "a tensor's values are printed");
+  wk__text_shows(r, value);
   return wk__usable(f, value);
 }
 PyObject *wk__op_format(wk__frame *f, PyObject *value, int conversion, PyObject *spec) {
@@ -836,6 +889,7 @@ PyObject *wk__op_build(wk__frame *f, wk__build kind, PyObject *const *items, Py_
   RECORDING(wk__plain_build(f, kind, items, count));
   int step = kind == WK__BUILD_SET ? 1 : kind == WK__BUILD_MAP ? 2 : 0; /* sets and dicts look at items and keys */
   for (Py_ssize_t i = 0; step && i < count; i += step) wk__settle(r, items[i]);
+  if (step) wk__note_keys(f, r, items, count, step);
   return wk__plain_build(f, kind, items, count);
 }
 PyObject *wk__op_build_const_map(wk__frame *f, PyObject *keys, PyObject *const *values, Py_ssize_t count) {
@@ -862,6 +916,7 @@ int wk__op_fill(wk__frame *f, wk__fill kind, PyObject *container, PyObject *a, P
                kind == WK__FILL_DICT_MERGE;
   if (looks && !(kind == WK__FILL_SET_UPDATE ? wk__usable(f, a) : wk__passed_on(f, a))) return -1;
   if (kind == WK__FILL_SET_ADD || kind == WK__FILL_MAP_ADD) wk__settle(r, a);
+  if (kind == WK__FILL_SET_ADD || kind == WK__FILL_MAP_ADD) wk__note_key(f, r, container, a);
   if (wk__reg_find(r, container) < 0) {
     const wk__frame *before = f->session->handing;
     f->session->handing = kind == WK__FILL_LIST_EXTEND && wk__hands_on(f, a) ? f : NULL;

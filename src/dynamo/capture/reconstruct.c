@@ -99,17 +99,52 @@ static wk__reg made_call(wk__recording *r, const wk__binding *b, PyObject *o, Py
   return made_of(r, b, o, WK__DO_CALL, items, count + 1);
 }
 
-/* Tuples with names: torch.return_types.max takes one sequence, a namedtuple its fields. */
+/* The values of __slots__, in classes that are written in Python. */
+static bool with_slots(wk__recording *r, const wk__binding *b, PyObject *o) {
+  bool set = true;
+  for (PyTypeObject *t = Py_TYPE(o); set && t && t->tp_flags & Py_TPFLAGS_HEAPTYPE; t = t->tp_base) {
+    PyObject *names = ((PyHeapTypeObject *)t)->ht_slots;
+    for (Py_ssize_t i = 0; set && names && i < PyTuple_GET_SIZE(names); i++) {
+      PyObject *name = PyTuple_GET_ITEM(names, i), *value = PyObject_GenericGetAttr(o, name);
+      if (value)
+        set = wk__did(r, b, WK__DO_SET_ATTR, NULL, (PyObject *[]){o, value}, 2, name) == 0;
+      else
+        PyErr_Clear();
+      Py_XDECREF(value);
+    }
+  }
+  return set;
+}
+
+/* Those that stand in its dictionary, and in slots, set again. */
+static bool with_attributes(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject **place = wk__instance_dict_place(o), *dict = place && *place ? PyDict_Copy(*place) : NULL, *key, *value;
+  bool set = with_slots(r, b, o);
+  for (Py_ssize_t at = 0; dict && set && PyDict_Next(dict, &at, &key, &value);) {
+    PyObject *in_class = wk__type_attribute(Py_TYPE(o), key);
+    bool hidden = in_class && Py_TYPE(in_class)->tp_descr_set && wk__is_python_class(Py_TYPE(o));
+    if (hidden) wk__record_failed(r, "an attribute that is hidden by one of its class");
+    set = !hidden && wk__did(r, b, WK__DO_SET_ATTR, NULL, (PyObject *[]){o, value}, 2, key) == 0;
+  }
+  Py_XDECREF(dict);
+  return set && !PyErr_Occurred();
+}
+
+/* Of a class of C code, such as torch.return_types.max, which takes one sequence; or of one written in Python, past
+ * what its __new__ does: it has been done. */
 static wk__reg made_tuple(wk__recording *r, const wk__binding *b, PyObject *o) {
   if (PyTuple_CheckExact(o)) return made_of(r, b, o, WK__DO_TUPLE, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
-  PyObject *type = (PyObject *)Py_TYPE(o), *plain = PyTuple_GetSlice(o, 0, PyTuple_GET_SIZE(o)), *args = NULL;
-  if (!plain || wk__reg_constant(r, type) < 0) return -1;
-  bool takes_fields = PyObject_HasAttrString(type, "_fields");
-  args = takes_fields ? Py_NewRef(plain) : PyTuple_Pack(1, plain);
-  wk__reg reg = args ? made_call(r, b, o, type, args) : -1;
-  Py_DECREF(plain);
-  Py_XDECREF(args);
-  return reg;
+  PyObject *type = (PyObject *)Py_TYPE(o), *plain = PyTuple_GetSlice(o, 0, PyTuple_GET_SIZE(o));
+  bool by_python = wk__is_python_class(Py_TYPE(o));
+  PyObject *make = by_python ? PyObject_GetAttrString((PyObject *)&PyTuple_Type, "__new__") : Py_NewRef(type);
+  bool known = plain && make && wk__reg_constant(r, type) >= 0 && wk__reg_constant(r, make) >= 0;
+  PyObject *items[] = {make, type, plain}, *const short_items[] = {make, plain};
+  wk__reg reg = !known      ? -1
+                : by_python ? made_of(r, b, o, WK__DO_CALL, items, 3)
+                            : made_of(r, b, o, WK__DO_CALL, short_items, 2);
+  Py_XDECREF(make);
+  Py_XDECREF(plain);
+  return reg < 0 || !with_attributes(r, b, o) ? -1 : reg;
 }
 
 /* Iterators over known things say themselves how they can be made again: (iter, (list,), position). */
@@ -244,16 +279,6 @@ static wk__reg made_method_wrapper(wk__recording *r, const wk__binding *b, PyObj
   return reg;
 }
 
-/* Those that stand in its dictionary, set again. */
-static bool with_attributes(wk__recording *r, const wk__binding *b, PyObject *o) {
-  PyObject **place = wk__instance_dict_place(o), *dict = place && *place ? PyDict_Copy(*place) : NULL, *key, *value;
-  bool set = true;
-  for (Py_ssize_t at = 0; dict && set && PyDict_Next(dict, &at, &key, &value);)
-    set = wk__did(r, b, WK__DO_SET_ATTR, NULL, (PyObject *[]){o, value}, 2, key) == 0;
-  Py_XDECREF(dict);
-  return set && !PyErr_Occurred();
-}
-
 static wk__reg made_partial(wk__recording *r, const wk__binding *b, PyObject *o) {
   enum { MOST = 32 };
   PyObject *function = PyObject_GetAttrString(o, "func"), *args = PyObject_GetAttrString(o, "args");
@@ -308,17 +333,14 @@ static wk__reg made_module(wk__recording *r, const wk__binding *b, PyObject *o) 
 
 static bool is_simple_instance(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
-  return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && t->tp_new == PyBaseObject_Type.tp_new && t->tp_dictoffset &&
-         has_python_bases(t) && t->tp_basicsize <= (Py_ssize_t)sizeof(PyObject) + 2 * (Py_ssize_t)sizeof(void *);
+  return t->tp_flags & Py_TPFLAGS_HEAPTYPE && has_python_bases(t) && wk__is_python_class(t);
 }
 
-/* Of a class written in Python that derives from dict or OrderedDict, without slots of its own. */
+/* Of a class written in Python that derives from dict or OrderedDict. */
 static bool is_dict_instance(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o), *base = t;
   while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) base = base->tp_base;
-  Py_ssize_t most = base->tp_basicsize + 2 * (Py_ssize_t)sizeof(void *); /* its dictionary, weak references */
-  return base != t && (base == &PyDict_Type || base == &PyODict_Type) && wk__is_python_class(t) &&
-         t->tp_new == base->tp_new && t->tp_basicsize <= most;
+  return base != t && (base == &PyDict_Type || base == &PyODict_Type) && wk__is_python_class(t);
 }
 
 /* Empty, then its items and attributes, past what its class does when they are set. */

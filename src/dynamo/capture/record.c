@@ -319,13 +319,14 @@ static bool is_made_each_time(const wk__recording *r, wk__reg reg, PyObject *o) 
   const wk__read *read = &r->reads[r->read_count - 1];
   if (!PyFunction_Check(o) || read->dest != reg || (read->kind != WK__READ_SLOT && read->kind != WK__READ_STACK))
     return false;
-  return !((PyFunctionObject *)o)->func_defaults && !((PyFunctionObject *)o)->func_kwdefaults;
+  return wk__is_bare_function(o);
 }
 
 static int check_kind(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *o) {
   wk__register *g = &r->registers[reg];
   if (is_made_each_time(r, reg, o)) {
     wk__check(r, WK__CHECK_CODE, reg, (int64_t)(intptr_t)PyFunction_GET_GLOBALS(o), PyFunction_GET_CODE(o));
+    g->by_code = true;
     return 0;
   }
   if (by_identity(b, o)) {

@@ -41,7 +41,7 @@ typedef enum wk__read_kind {
   WK__CHECK_SAME,      /* a is register b */
   WK__CHECK_DIFFERENT, /* a is not register b */
   WK__CHECK_EQUAL,     /* a has the type and value of `object` */
-  WK__CHECK_CODE,      /* function a has code `object`, globals at address b, and no defaults */
+  WK__CHECK_CODE,      /* function a has code `object`, globals at address b, no defaults and no attributes */
   WK__CHECK_TYPE,      /* type(a) is `object`, at version b */
   WK__CHECK_LENGTH,    /* list, tuple, dict or set a has b items */
   WK__CHECK_KEYS,      /* dict a has the keys of tuple `object`, in that order */
@@ -113,6 +113,7 @@ typedef enum wk__reg_kind {
 typedef struct wk__register {
   uint8_t kind;
   bool fixed;      /* READ: see wk__read; CONSTANT: always */
+  bool by_code;    /* READ: a function of which CHECK_CODE has been asked: another one of that code will do */
   bool touched;    /* what its length, type or keys are has been checked */
   bool of_class;   /* a container that stands in a class: the same object, which may hold something else */
   bool is_globals; /* a module's dictionary: it changes all the time, so what is read from it is checked each time */

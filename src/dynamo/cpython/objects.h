@@ -182,6 +182,16 @@ static inline PyObject *wk__weak_referent(PyObject *reference) {  // -> new
 #endif
 }
 
+/* ---- types.MappingProxyType ---- */
+/* What it shows. */
+static inline PyObject *wk__shown_by_proxy(PyObject *proxy) {  // -> borrowed
+  typedef struct proxy_object {
+    PyObject_HEAD;
+    PyObject *mapping;
+  } proxy_object;
+  return ((proxy_object *)proxy)->mapping;
+}
+
 /* ---- classes in patterns ---- */
 /* The one pattern of such a class is for the subject itself. */
 static inline bool wk__type_matches_itself(PyTypeObject *type) {
@@ -193,5 +203,12 @@ static inline bool wk__type_matches_itself(PyTypeObject *type) {
 #else
 #define WK__CLASS_PATTERN_ERROR "called match pattern must be a type"
 #endif
+
+/* One that is its code, its globals and its closure, and nothing else. */
+static inline bool wk__is_bare_function(PyObject *o) {
+  const PyFunctionObject *f = (PyFunctionObject *)o;
+  bool attributes = PyFunction_Check(o) && f->func_dict && PyDict_GET_SIZE(f->func_dict);
+  return PyFunction_Check(o) && !attributes && !f->func_defaults && !f->func_kwdefaults;
+}
 
 #endif

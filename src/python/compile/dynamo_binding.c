@@ -103,6 +103,7 @@ void wk__free_dynamo_binding(wk__state *state) {
   Py_XDECREF(state->binding->compiled_type);
   Py_XDECREF(state->binding->unsupported);
   Py_XDECREF(state->binding->forced);
+  Py_XDECREF(state->binding->recompile_error);
   Py_XDECREF(state->binding->notes);
   Py_XDECREF(state->binding->break_errors);
   Py_XDECREF(state->binding->substitutes);

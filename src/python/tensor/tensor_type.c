@@ -146,9 +146,9 @@ static wk_tensor *legacy_new(wk__state *state, PyObject *args) {
   Py_ssize_t n = PyTuple_GET_SIZE(args);
   PyObject *first = n ? PyTuple_GET_ITEM(args, 0) : NULL;
   if (n == 1 && wk__is_tensor(state, first)) {
-    wk__spec spec;
-    wk__spec_of(&spec, wk__tensor_of(first));
-    return wk__tensor_alias(wk__tensor_of(first), &spec);
+    wk_value value = {.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(first)}, alias = {0};
+    if (wk_call(WK__OP(alias), &value, NULL, &alias) != WK_OK) wk__raise(state);
+    return alias.tensor;
   }
   bool counts = n == 1 && is_count(first);
   if (n == 1 && !counts && PyNumber_Check(first) && !PySequence_Check(first)) {

@@ -267,7 +267,7 @@ def slotted(x):
     return s.a
 
 
-@case(captures=0, unkept=3)
+@case
 def slotted_returned(x):
     return Slotted(x + 1, 2)
 
@@ -1098,7 +1098,7 @@ def containers_across_break(x, l):
     return a, b
 
 
-@case(captures=4, breaks=1)
+@case(captures=2, breaks=1)
 def closures_across_break(x):
     count = 0
 

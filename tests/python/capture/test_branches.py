@@ -438,3 +438,21 @@ def test_a_body_that_is_no_graph_is_python(body):
     for _ in range(3):
         for x in X + 1, X + 30:
             assert torch.equal(f(x), compiled(x))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_integers_that_differ_from_call_to_call(backend):
+    """In a function of cond or while_loop they are constants of each capture."""
+
+    def program(x, n):
+        taken = torch.cond(x.sum() > 0, lambda a: (a + n).expand(n), lambda a: a.expand(n) * n, (x,))
+        looped = torch._higher_order_ops.while_loop(
+            lambda i, v: i < 3, lambda i, v: (i + 1, v + n), (torch.tensor(0), x)
+        )
+        return taken, looped[1]
+
+    compiled = torch.compile(program, backend=backend, fullgraph=True)
+    for n in (2, 3, 4, 5, 3):
+        for x in (torch.ones(1), -torch.ones(1)):
+            taken, looped = compiled(x, n)
+            assert taken.tolist() == [1.0 + n if x > 0 else -1.0 * n] * n and looped.tolist() == [x.item() + 3 * n]

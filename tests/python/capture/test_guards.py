@@ -1575,3 +1575,48 @@ def test_a_getattr_of_other_c_code_is_a_break():
         for call in (f, compiled):
             with pytest.raises(TypeError):
                 call(wick.ones(2), c)
+
+
+class Fallback(nn.Module):
+    """Asks Module.__getattr__ first."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(wick.ones(1) * 2)
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name != "also_scale":
+                raise
+            return self.scale
+
+    def forward(self, x):
+        return x * self.scale * self.also_scale + hasattr(self, "later")
+
+
+def test_parts_that_a_module_asks_its_base_class_for():
+    net = Fallback()
+    compiled = wick.compile(net.forward, fullgraph=True)
+
+    def check():
+        assert wick.equal(compiled(x_()), net(x_()))
+
+    check()
+    check()
+    assert compiled.captures == 1
+    net.scale = nn.Parameter(wick.ones(1) * 5)
+    check()
+    net.later = nn.Parameter(wick.ones(1))
+    check()
+    del net.later
+    check()
+
+
+def test_parts_of_complex_tensors():
+    compiled = wick.compile(lambda z: z.real * z.imag, fullgraph=True)
+    for k in range(2):
+        z = wick.complex(wick.ones(2) * 3, wick.ones(2) + k)
+        assert wick.equal(compiled(z), z.real * z.imag)
+    assert compiled.captures == 1

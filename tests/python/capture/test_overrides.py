@@ -208,3 +208,59 @@ def test_a_block_that_switches_them_off_may_break():
         assert [v.tolist() for v in got[:2]] == [v.tolist() for v in expected[:2]]
         assert got[2] is expected[2] is True
         assert _C._is_torch_function_enabled()
+
+
+class Measured(Tensor):
+    unit = "m"
+
+    @property
+    def twice(self):
+        return self * 2
+
+    @property
+    def scale(self):
+        return self._scale
+
+    def plus(self, number):
+        return self + number
+
+
+def measured():
+    made = values().as_subclass(Measured)
+    made._scale = 3
+    return made
+
+
+def test_values_and_properties_of_a_class_of_tensors():
+    def f(s):
+        return s.twice + s.plus(3) * s.scale, s.unit
+
+    g = wick.compile(f, fullgraph=True)
+    for unit in ("m", "m", "km"):
+        if Measured.unit != unit:
+            Measured.unit = unit
+        expected, got = f(measured()), g(measured())
+        assert type(got[0]) is Measured and got[0].tolist() == expected[0].tolist() and got[1] == unit
+    Measured.unit = "m"
+    assert g.captures == 2
+
+
+@pytest.mark.parametrize("kind", [Measured, Doubling])
+def test_a_tensor_made_of_another_one(kind):
+    """It is over the same memory, with the same history."""
+
+    def f(x):
+        return kind(x * 2) + 1, kind(x)
+
+    g = wick.compile(f, fullgraph=True)
+    for function in (f, g, g):
+        x = values().requires_grad_()
+        results = function(x)
+        assert [type(r) for r in results] == [kind, kind] and all(r.requires_grad for r in results)
+        (results[0].sum() + results[1].sum()).backward()
+        assert x.grad.unique().tolist() == [3.0]
+    assert g.captures == 1
+    y = values()
+    alias = kind(y)
+    alias.add_(1)
+    assert alias._base is y and y.tolist() == (values() + 1).tolist() and Tensor(y * 1)._base is not None

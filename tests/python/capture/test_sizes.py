@@ -1261,3 +1261,11 @@ def test_sizes_that_c_code_looks_at_are_guarded():
         compiled = wick.compile(lambda x, way=way: (x * 2, way(x.shape)), dynamic=True)
         for rows in (3, 5, 7, 5, 3):
             assert compiled(wick.ones(rows, 4))[1] == way((rows, 4)), way
+
+
+def test_a_number_where_a_tensor_was():
+    """It is a symbol, or an input, at once."""
+    compiled = wick.compile(lambda x, y: x * y)
+    for y in (wick.ones(4), 3, 4, wick.ones(4), 2.5, 3.5):
+        assert wick.equal(compiled(wick.ones(4), y), wick.ones(4) * y)
+    assert compiled.captures == 3

@@ -1,0 +1,221 @@
+"""Items, keys, proxies and functions from outside: what of them is guarded, and what is not. `again` says how often a
+program is captured for its rows of arguments; with each it gives what it gives when it is run plainly."""
+
+# ruff: noqa: E731
+
+import dataclasses
+import types
+import typing
+
+import pytest
+
+import wick as torch
+
+KEY = typing.TypeVar("KEY")
+FROZEN = {frozenset({1}): 2.0, frozenset(): 5.0}
+X = torch.ones(2)
+PROXY = types.MappingProxyType
+
+
+class Pair(typing.NamedTuple):
+    first: int
+    second: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    rate: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    inner: Inner
+    count: int
+
+
+class Marked:
+    value = 4
+    note: int
+
+
+class Holder:
+    def __init__(self):
+        self.value = 1
+
+
+def adding(number):
+    return lambda y: y + number
+
+
+def counting(start):
+    def count(y):
+        nonlocal start
+        start += 1
+        return y + start
+
+    return count
+
+
+def proxied(x, m):
+    for value in m.values():
+        x = x * value
+    return x + m["a"] + len(m), list(m.items()), "b" in m, m.get("z", 3), dict(m), {**m}, [k for k in m], m | {"q": 1}
+
+
+def moved(k):
+    """A tensor that is a key, in a dictionary of this call."""
+    key = torch.ones(2) * k
+    return {key: key + 1, 3: X}, key
+
+
+def new_object(k):
+    key = Marked()
+    return {key: k}, key
+
+
+def put_again(k):
+    if Marked.value != 4 + k // 2:
+        Marked.value = 4 + k // 2
+    return X, Marked
+
+
+# name: the program, arguments of call k, captures in four calls
+CASES = {
+    "one item of a list": (lambda x, y: x * y[1], lambda k: (X, [k, 7, str(k)]), 1),
+    "one item of a tuple": (lambda x, y: x * y[1], lambda k: (X, (k, 7, str(k))), 1),
+    "an item that changes": (lambda x, y: x + y[1] % 2, lambda k: (X, [10 + k, 20 + k]), 2),
+    "an item from the end": (lambda x, y: x * y[-1], lambda k: (X, [3] * (k // 2 + 1)), 2),
+    "an item that C code compares": (
+        lambda x, y: (x * 1, sorted([0, 1], key=lambda i: y[i])),
+        lambda k: (X, [[2], [k % 2 * 3]]),
+        2,
+    ),
+    "a function made for each call": (lambda x, f: f(x), lambda k: (X, adding(7)), 1),
+    "its closure": (lambda x, f: f(x), lambda k: (X, adding(k + 5)), 2),
+    "its closure, which it changes": (lambda x, f: (f(x), f(x)), lambda k: (X, counting(k + 5)), 2),
+    "two functions or one": (
+        lambda x, f, g: (f(x) + g(x), f is g),
+        lambda k: (X, *([adding(2)] * 2 if k % 2 else [adding(2), adding(2)])),
+        2,
+    ),
+    "a tensor as key": (lambda d, key: (d[key] * 2, d[3]), moved, 1),
+    "an object as key": (lambda d, key: X * d[key], lambda k: new_object(k + 5), 2),
+    "a type variable as key": (lambda d: d[KEY] + 1, lambda k: ({KEY: X * k},), 1),
+    "a frozen set as key": (lambda x: x * FROZEN[frozenset({1})] + FROZEN[frozenset()], lambda k: (X,), 1),
+    "a proxy": (proxied, lambda k: (X, PROXY({"a": 2, "b": 3 + k // 2})), 2),
+    "another proxy": (proxied, lambda k: (X, PROXY({"a": 2, "bz"[k // 2]: 3})), 2),
+    "a class's dictionary": (
+        lambda x, c: (x + c.__dict__["value"], "value" in c.__dict__, vars(c).get("none")),
+        put_again,
+        2,
+    ),
+    "type hints": (lambda x: (x * 1, typing.get_type_hints(Marked)), lambda k: (X,), 1),
+    "hash of a named tuple": (
+        lambda x, p: (x * 1, hash(p) == hash((1, 2)), {p: 3}[1, 2]),
+        lambda k: (X, Pair(1, 2)),
+        1,
+    ),
+    "hash of an object with objects": (
+        lambda x, rate: (x * {Outer(Inner(2.5), 1): 3.0}.get(Outer(Inner(rate), 1), 4.0), hash((Inner(rate), 2)) != 0),
+        lambda k: (X, 2.5 + k // 2),
+        2,
+    ),
+}
+
+
+KEYED = {
+    "a set": lambda a, b: len({a, b}),
+    "a dictionary": lambda a, b: len({a: 1, b: 2}),
+    "set()": lambda a, b: (len(set((a, b))), len(frozenset([a, b]))),
+    "a set comprehension": lambda a, b: len({k for k in (a, b)}),
+    "a dictionary comprehension": lambda a, b: {k: i for i, k in enumerate((a, b))}[a],
+    "dict()": lambda a, b: len(dict([(a, 1), (b, 2)])),
+}
+
+
+def added(a, b):
+    found, table, other = set(), {}, {}
+    for k in (a, b):
+        found.add(k)
+        table[k] = len(table)
+        other.setdefault(k, len(other))
+    return len(found), table[b], other[b]
+
+
+@pytest.mark.parametrize("program", [*KEYED.values(), added], ids=[*KEYED, "add"])
+@pytest.mark.parametrize(
+    "make", [Marked, lambda: torch.ones(2), lambda: adding(1)], ids=["object", "tensor", "function"]
+)
+def test_keys_that_are_the_same_object_or_not(program, make):
+    compiled = torch.compile(lambda x, a, b: (x + 1, program(a, b)))
+    one = make()
+    for pair in ((make(), make()), (one, one), (make(), make()), (one, one)):
+        assert compiled(X, *pair)[1] == program(*pair)
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        return type(b) is type(a) and torch.equal(a, b)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_guarded(name):
+    program, arguments, captures = CASES[name]
+    compiled = torch.compile(program, backend="eager", fullgraph=True)
+    for k in range(4):
+        assert same(compiled(*arguments(k)), program(*arguments(k)))
+    assert compiled.captures == captures, compiled.recompiles()
+
+
+def test_attributes_and_texts_of_a_function_made_for_each_call():
+    compiled = torch.compile(lambda x, f: (f(x), f.__name__, str(f), f"{f}", f.__closure__[0].cell_contents))
+    for k in range(3):
+        function = adding(k)
+        function.__name__ = f"name{k}"
+        assert compiled(X, function)[1:] == (f"name{k}", str(function), str(function), k)
+
+
+def test_a_function_with_attributes_is_that_one():
+    compiled = torch.compile(lambda x, f: f(x))
+    kept_out = torch.compiler.disable(adding(2))
+    assert compiled(X, adding(1)).sum() == 4 and compiled(X, kept_out).sum() == 6 and compiled.breaks == 1
+
+
+def test_a_proxy_stays_a_proxy():
+    def program(x, m):
+        try:
+            m["a"] = 1
+        except TypeError:
+            return x, hasattr(m, "update"), type(m).__name__, isinstance(m, dict)
+
+    for _ in range(2):
+        assert torch.compile(program)(X, PROXY({"a": 2}))[1:] == (False, "mappingproxy", False)
+
+
+def test_a_missing_key_is_an_error():
+    compiled = torch.compile(lambda d, key: d[key])
+    key = Marked()
+    assert compiled({key: 1}, key) == 1
+    with pytest.raises(KeyError):
+        compiled({}, key)
+
+
+TEXTS = {
+    "str": lambda o: str(o),
+    "in a list": lambda o: repr([o, {1: (o,)}]),
+    "an f-string": lambda o: f"{o} {[o]!r:>5}",
+    "percent": lambda o: "%s %r" % (o, [o]),
+    "format": lambda o: "{} {o}".format(o, o=[o]),
+    "a method of it": lambda o: str(o.__init__),
+}
+
+
+@pytest.mark.parametrize("program", TEXTS.values(), ids=TEXTS)
+def test_texts_of_objects_that_tell_their_addresses(program):
+    compiled = torch.compile(lambda x, o: (x + 1, program(o)))
+    kept = [Holder(), Holder(), Holder()]
+    for o in (*kept, kept[0]):
+        assert compiled(X, o)[1] == program(o)
