@@ -202,3 +202,28 @@ def test_the_exponential_of_a_matrix():
         a = torch.randn(size, dtype=dtype) * 3
         wanted, found = L.matrix_exp(a), L.matrix_exp(a.cuda())
         assert found.dtype == dtype and torch.allclose(found.cpu(), wanted, rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+@pytest.mark.parametrize("s", SIZES)
+def test_indefinite_factors(s, dtype):
+    a, b = matrices(*square(s), dtype=dtype), matrices(*s, 3, dtype=dtype)
+    tolerance = 1e-3 if dtype in (torch.float32, torch.complex64) else 1e-9
+    for hermitian in False, True:
+        full = a + (a.mH if hermitian else a.mT)
+        if not dtype.is_complex:
+            same(lambda x, hermitian=hermitian: tuple(L.ldl_factor_ex(x, hermitian=hermitian)), full)
+        found, wanted = L.ldl_factor_ex(full.cuda(), hermitian=hermitian), L.ldl_factor_ex(full, hermitian=hermitian)
+        assert torch.equal(found.pivots.cpu(), wanted.pivots) and found.info.is_cuda
+        assert torch.allclose(found.LD.cpu(), wanted.LD, rtol=tolerance, atol=tolerance)
+        x = L.ldl_solve(found.LD, found.pivots, b.cuda(), hermitian=hermitian)
+        assert x.is_cuda
+        assert torch.allclose(full @ x.cpu(), b, rtol=tolerance, atol=tolerance)
+    zeros = torch.zeros(2, 3, 3, dtype=dtype)
+    assert L.ldl_factor_ex(zeros.cuda()).info.tolist() == L.ldl_factor_ex(zeros).info.tolist() == [1, 1]
+
+
+def test_pivots_that_are_none():
+    a, b = torch.eye(3).cuda(), torch.ones(3, 1).cuda()
+    with pytest.raises(RuntimeError, match="pivots are not those of ldl_factor"):
+        L.ldl_solve(a, torch.tensor([1, 2, -3], dtype=torch.int32).cuda(), b)
