@@ -136,7 +136,7 @@ static wk_status take_work(job *j, int status, int elements, const char *what) {
 }
 
 static void *matrix(const wk_tensor *t, int64_t i, int64_t elements) {
-  return t ? (char *)wk__address(t) + i * elements * (int64_t)wk__itemsize(t) : NULL;
+  return (char *)wk__address(t) + i * elements * (int64_t)wk__itemsize(t);
 }
 static int *integer(const wk_tensor *t, int64_t i, int64_t each) { return (int *)wk__address(t) + i * each; }
 
@@ -407,9 +407,9 @@ wk_status wk__cusolver_svd(wk__call *c) {
   job j;
   if (!s.t) return wk_error_category();
   s.values = room(a, count, s.low, real_of(a)), s.info = room(a, count, 1, WK_INT32);
-  if (vectors) s.u = room(a, count, s.columns * s.high, (wk_dtype)a->dtype);
-  if (vectors) s.v = room(a, count, s.low * s.low, (wk_dtype)a->dtype);
-  if (!s.values || !s.info || (vectors && (!s.u || !s.v))) return wk_error_category();
+  s.u = room(a, count, s.columns * s.high, (wk_dtype)a->dtype); /* worked in also where no vectors are asked for */
+  s.v = room(a, count, s.low * s.low, (wk_dtype)a->dtype);
+  if (!s.values || !s.info || !s.u || !s.v) return wk_error_category();
   wk_status status = begin(&j, a);
   if (status == WK_OK) status = rotate(&j, &s, vectors);
   end(&j);
