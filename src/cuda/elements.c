@@ -12,13 +12,15 @@
 #define NONE ((wk_value){0})
 enum { THREADS = 128, MOST_BLOCKS = 1 << 16 };
 
-/* The argument's elements for all of out's, or a number. */
+/* The argument's elements for all of out's, or a number. Floats are widened as they are read. */
 static wk_status take_operand(wk__cuda_elements *f, int at, const wk_value *v, const wk_tensor *out, wk_dtype dtype) {
   if (v->tag != WK_VALUE_TENSOR) {
     f->numbers[at] = wk__scalar_double(wk__value_scalar(v));
     return WK_OK;
   }
   wk_tensor *t = v->tensor;
+  bool single = t->dtype == WK_FLOAT32 && dtype == WK_FLOAT64;
+  if (single) dtype = WK_FLOAT32, f->singles |= 1 << at;
   if (t->device.type != WK_CUDA) { /* one number may be the host's */
     wk_value to = {.tag = WK_VALUE_DEVICE, .device = out->device};
     t = wk__call_tensor(WK__OP(_to_copy), (wk_value[]){*v, wk__v_dtype(dtype), to});
@@ -33,7 +35,9 @@ static wk_status compute(wk__call *c, wk__element element, int operands, wk_dtyp
   wk_tensor *out = c->outputs[0];
   wk__cuda_elements f = {.n = wk__numel(out), .element = (int32_t)element, .dtype = out->dtype};
   for (int i = 0; i < operands; i++) WK_TRY(take_operand(&f, i, &c->args[i], out, dtype));
-  wk_tensor *made = wk_new_empty(out, out->sizes, out->ndim, dtype, NONE);
+  f.single = out->dtype == WK_FLOAT32;
+  bool direct = wk__is_contiguous(out) && (f.single || out->dtype == dtype);
+  wk_tensor *made = direct ? out : wk_new_empty(out, out->sizes, out->ndim, f.single ? WK_FLOAT32 : dtype, NONE);
   if (!made) return wk_error_category();
   f.out = wk__cuda_at(made);
   WK_TRY(wk__cuda_call_unit(out, &(wk__cuda_unit_call){.module = WK__CUDA_ELEMENTS,
@@ -43,7 +47,7 @@ static wk_status compute(wk__call *c, wk__element element, int operands, wk_dtyp
                                                        .words = &f,
                                                        .word_count = (int)(sizeof f / 8),
                                                        .address_count = 1 + WK__ELEMENT_OPERANDS}));
-  return wk__copy_into(out, made);
+  return direct ? WK_OK : wk__copy_into(out, made);
 }
 
 #define ROW(name, operands, dtype)                                                                          \

@@ -115,3 +115,17 @@ def test_gradients_and_graphs():
 
     close(step, x)
     close(torch.compile(lambda t: torch.polygamma(2, t * 2) + 1), x)
+
+
+def test_results_in_place_and_in_memory_of_any_layout():
+    torch.manual_seed(1)
+    a, b = torch.rand(6, 8) + 0.5, torch.rand(6, 8) + 0.5
+    for function in torch.igamma, torch.nextafter:
+        for out in torch.empty(6, 8), torch.empty(8, 6).t(), torch.empty(6, 16)[:, ::2]:
+            wanted, there = function(a, b), out.cuda()
+            function(a.cuda(), b.cuda(), out=there)
+            assert torch.allclose(there.cpu(), wanted, rtol=1e-6)
+    whole, other = torch.randint(1, 99, (6, 8)), torch.randint(1, 99, (8,))
+    x = whole.cuda()
+    assert torch.equal(x.gcd_(other.cuda()).cpu(), torch.gcd(whole, other))
+    same(torch.nextafter, a.t(), b.double().float().t())

@@ -79,14 +79,20 @@ static double real_of(const wk__cuda_elements *f, double a, double b, double c) 
 }
 
 static double operand(const wk__cuda_elements *f, int which, int64_t i) {
-  return f->in[which] ? ((const double *)f->in[which])[i] : f->numbers[which];
+  if (!f->in[which]) return f->numbers[which];
+  return f->singles >> which & 1 ? (double)((const float *)f->in[which])[i] : ((const double *)f->in[which])[i];
 }
 
 KERNEL(reals)(wk__cuda_elements given) {
   const wk__cuda_elements *f = &given;
   int64_t step = (int64_t)block_count() * thread_count();
-  for (int64_t i = (int64_t)block_index() * thread_count() + thread_index(); i < f->n; i += step)
-    ((double *)f->out)[i] = real_of(f, operand(f, 0, i), operand(f, 1, i), operand(f, 2, i));
+  for (int64_t i = (int64_t)block_index() * thread_count() + thread_index(); i < f->n; i += step) {
+    double x = real_of(f, operand(f, 0, i), operand(f, 1, i), operand(f, 2, i));
+    if (f->single)
+      ((float *)f->out)[i] = (float)x;
+    else
+      ((double *)f->out)[i] = x;
+  }
 }
 
 KERNEL(integers)(wk__cuda_elements given) {
