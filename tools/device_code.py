@@ -16,7 +16,7 @@ SOURCES = ROOT / "src" / "cuda" / "on_device"
 OPTIONS = [
     "--target=nvptx64-nvidia-cuda", "-Os", "-S", "-std=gnu11", "-ffreestanding", "-ffp-contract=off", "-Wall", "-Wextra",
     "-Wno-unused-parameter", "-Wno-bitwise-conditional-parentheses", "-Xclang", "-target-feature", "-Xclang", "+ptx70",
-    "-Xclang", "-target-cpu", "-Xclang", "sm_70", f"-I{SOURCES / 'libc'}", f"-I{ROOT / 'src'}", "-o", "-",
+    "-Xclang", "-target-cpu", "-Xclang", "sm_70", f"-I{SOURCES / 'libc'}", f"-I{ROOT / 'src'}", f"-I{ROOT / 'include'}", "-o", "-",
 ]  # fmt: skip
 
 

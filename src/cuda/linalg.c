@@ -1,6 +1,6 @@
 /* Linear algebra of small real matrices on the device, in double, a block a matrix (on_device/matrices.c): LU and what
  * is made of it, triangles, Cholesky, QR. The bits are those of the CPU's routines. Large matrices, of which few are
- * computed at a time, are cuSOLVER's where it is found, else the host's; complex ones are the host's. Singular values
+ * computed at a time, and complex ones, are cuSOLVER's where it is found, else the host's. Singular values
  * and eigenvalues are those of spectra.c. Tests: tests/cuda/test_linalg.py, tests/device/. */
 #include "cuda/cusolver.h"
 #include "cuda/kernels.h"
@@ -201,9 +201,9 @@ static wk_status householder_product(wk__call *c) {
 /* large: cuSOLVER's, or NULL. */
 static wk_status ours(wk__call *c, wk__kernel_fn *kernel, wk__kernel_fn *large) {
   const wk_tensor *a = c->args[0].tensor;
-  bool fits = !wk_dtype_is_complex((wk_dtype)a->dtype) && wk__numel(a) &&
-              (wk__numel(c->outputs[0]) || c->op == WK__OP(linalg_qr) || c->op == WK__OP(_linalg_svd));
-  if (fits && kernel && is_ours(a, LARGE)) return wk__cuda_in_scope(c, kernel);
+  bool fits = wk__numel(a) && (wk__numel(c->outputs[0]) || c->op == WK__OP(linalg_qr) || c->op == WK__OP(_linalg_svd));
+  if (fits && kernel && !wk_dtype_is_complex((wk_dtype)a->dtype) && is_ours(a, LARGE))
+    return wk__cuda_in_scope(c, kernel);
   if (fits && large && wk__cusolver_is_there()) return wk__cuda_in_scope(c, large);
   return wk__cuda_run_kernel_on_host(c);
 }
@@ -213,7 +213,7 @@ wk_status wk__cuda_lu_factor(wk__call *c) {
 }
 wk_status wk__cuda_lu_order(wk__call *c) { return wk__numel(c->outputs[0]) ? wk__cuda_in_scope(c, row_orders) : WK_OK; }
 wk_status wk__cuda_linalg_solve(wk__call *c) { return ours(c, solve, wk__cusolver_solve); }
-wk_status wk__cuda_determinant(wk__call *c) { return ours(c, determinant, NULL); }
+wk_status wk__cuda_determinant(wk__call *c) { return ours(c, determinant, wk__cusolver_determinant); }
 wk_status wk__cuda_solve_triangular(wk__call *c) { return ours(c, triangular, NULL); }
 wk_status wk__cuda_cholesky(wk__call *c) { return ours(c, cholesky, wk__cusolver_cholesky); }
 wk_status wk__cuda_qr(wk__call *c) { return ours(c, qr, wk__cusolver_qr); }
@@ -221,6 +221,6 @@ wk_status wk__cuda_eigh(wk__call *c) {
   bool alone = !wk__cusolver_is_there() || is_ours(c->args[0].tensor, LARGE_SPECTRA);
   return ours(c, alone ? wk__jacobi_eigh : NULL, wk__cusolver_eigh);
 }
-wk_status wk__cuda_svd(wk__call *c) { return ours(c, wk__jacobi_svd, NULL); }
+wk_status wk__cuda_svd(wk__call *c) { return ours(c, wk__jacobi_svd, wk__cusolver_svd); }
 wk_status wk__cuda_geqrf(wk__call *c) { return ours(c, geqrf, NULL); }
 wk_status wk__cuda_householder_product(wk__call *c) { return ours(c, householder_product, NULL); }

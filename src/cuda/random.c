@@ -426,3 +426,20 @@ wk_status wk__cuda_dropout(wk__call *c) {
   wk_value_release(&result);
   return WK_OK;
 }
+
+/* Slopes of what is not positive: drawn for all elements, as PyTorch's kernel does. */
+static wk_status draw_slopes(wk__call *c) {
+  WK__ARGS(_rrelu_with_noise);
+  wk_tensor *x = c->args[A_self].tensor, *below = wk_le_Scalar(x, wk__v_int(0));
+  wk_dtype wide = x->dtype == WK_FLOAT64 ? WK_FLOAT64 : WK_FLOAT32;
+  wk_tensor *drawn = below ? wk_new_empty(x, x->sizes, x->ndim, wide, NONE) : NULL;
+  wk__cuda_draws f = {.draw = WK__DRAW_UNIFORM, .a = number(&c->args[A_lower]), .b = number(&c->args[A_upper])};
+  if (!drawn) return wk_error_category();
+  WK_TRY(fill_tensor(generator_of(c, A_generator), drawn, f));
+  wk_tensor *noise = wk_where_ScalarOther(below, drawn, wk__v_int(1));
+  wk_tensor *made = noise ? wk_mul(wk__in_dtype(x, wide), noise) : NULL;
+  if (!made) return wk_error_category();
+  WK_TRY(wk__copy_into(c->outputs[0], made));
+  return wk__copy_into(c->outputs[1], noise);
+}
+wk_status wk__cuda_rrelu(wk__call *c) { return wk__cuda_in_scope(c, draw_slopes); }

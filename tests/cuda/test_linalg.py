@@ -158,9 +158,9 @@ def reconstructed(name, x):
 
     one = torch.eye(x.shape[-2], dtype=x.dtype)
     if name == "cholesky":
-        positive_one = x @ x.mT + 9 * one
+        positive_one = x @ x.mH + 9 * one
         (lower,) = there(L.cholesky, positive_one)
-        return lower @ lower.mT, positive_one
+        return lower @ lower.mH, positive_one
     if name == "lu":
         p, lower, upper = there(L.lu, x)
         return p @ lower @ upper, x
@@ -171,23 +171,51 @@ def reconstructed(name, x):
         return x @ there(L.inv, x)[0], one.expand(x.shape)
     if name.startswith("qr"):
         q, r = there(lambda t: tuple(L.qr(t, name.split()[1])), x)
-        assert torch.allclose(q.mT @ q, torch.eye(q.shape[-1], dtype=x.dtype), atol=1e-3)
+        assert torch.allclose(q.mH @ q, torch.eye(q.shape[-1], dtype=x.dtype), atol=1e-3)
         return q @ r, x
-    read = (x.tril() + x.tril(-1).mT) if name[-1] == "L" else (x.triu() + x.triu(1).mT)
+    if name.startswith("svd"):
+        u, values, vh = there(lambda t: tuple(L.svd(t, full_matrices=name == "svd full")), x)
+        (alone,) = there(L.svdvals, x)
+        assert torch.allclose(alone, values, rtol=1e-4) and (values.diff(dim=-1) <= 0).all()
+        for q in u, vh.mH:
+            assert torch.allclose(q.mH @ q, torch.eye(q.shape[-1], dtype=x.dtype), atol=1e-3)
+        rank = values.shape[-1]
+        return (u[..., :rank] * values[..., None, :]) @ vh[..., :rank, :], x
+    if name == "det":
+        x = x / 17  # whose determinant no float is too small for
+        sign, log = there(lambda t: tuple(L.slogdet(t)), x)
+        wanted = L.slogdet(x.to(torch.complex128) if x.dtype.is_complex else x.double())
+        assert torch.allclose(log.double(), wanted.logabsdet, atol=1e-2)
+        assert torch.allclose(there(L.det, x)[0], sign * log.exp(), rtol=1e-3)
+        return sign, wanted.sign.to(sign.dtype)
+    x = x - 1j * torch.diag_embed(x.diagonal(dim1=-2, dim2=-1).imag) if x.dtype.is_complex else x
+    read = (x.tril() + x.tril(-1).mH) if name[-1] == "L" else (x.triu() + x.triu(1).mH)
     values, vectors = there(lambda t: tuple(L.eigh(t, UPLO=name[-1])), x)
     assert (values.diff(dim=-1) >= 0).all()
     assert torch.allclose(there(lambda t: L.eigvalsh(t, UPLO=name[-1]), x)[0], values, atol=1e-2)
-    return vectors * values[..., None, :] @ vectors.mT, read
+    return vectors * values[..., None, :] @ vectors.mH, read
+
+
+FACTORS = ["cholesky", "lu", "solve", "inv", "det", "qr reduced", "qr complete", "eigh L", "eigh U", "svd", "svd full"]
+
+
+def check_factors(name, dtype, sizes, others):
+    for size in sizes + others * name.startswith(("qr", "svd")) + others[:1] * (name == "lu"):
+        found, wanted = reconstructed(name, matrices(*size, dtype=dtype))
+        assert (found - wanted).abs().max() < 30 * 300 * torch.finfo(dtype).eps * wanted.abs().max()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("name", ["cholesky", "lu", "solve", "inv", "qr reduced", "qr complete", "eigh L", "eigh U"])
+@pytest.mark.parametrize("name", FACTORS)
 def test_large_ones(name, dtype):
     """By cuSOLVER where it is found, else on the host."""
-    sizes = [(300, 300), (2, 290, 290)]
-    for size in sizes + [(350, 270), (270, 350)] * name.startswith("qr") + [(350, 270)] * (name == "lu"):
-        found, wanted = reconstructed(name, matrices(*size, dtype=dtype))
-        assert (found - wanted).abs().max() < 30 * 300 * torch.finfo(dtype).eps * wanted.abs().max()
+    check_factors(name, dtype, [(300, 300), (2, 290, 290)], [(350, 270), (270, 350)])
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("name", FACTORS)
+def test_complex_ones(name, dtype):
+    check_factors(name, dtype, [(1, 1), (2, 17, 17), (60, 60)], [(9, 5), (5, 9)])
 
 
 @pytest.mark.filterwarnings("error:.*will fall back.*")
@@ -202,3 +230,28 @@ def test_the_exponential_of_a_matrix():
         a = torch.randn(size, dtype=dtype) * 3
         wanted, found = L.matrix_exp(a), L.matrix_exp(a.cuda())
         assert found.dtype == dtype and torch.allclose(found.cpu(), wanted, rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+@pytest.mark.parametrize("s", SIZES)
+def test_indefinite_factors(s, dtype):
+    a, b = matrices(*square(s), dtype=dtype), matrices(*s, 3, dtype=dtype)
+    tolerance = 1e-3 if dtype in (torch.float32, torch.complex64) else 1e-9
+    for hermitian in False, True:
+        full = a + (a.mH if hermitian else a.mT)
+        if not dtype.is_complex:
+            same(lambda x, hermitian=hermitian: tuple(L.ldl_factor_ex(x, hermitian=hermitian)), full)
+        found, wanted = L.ldl_factor_ex(full.cuda(), hermitian=hermitian), L.ldl_factor_ex(full, hermitian=hermitian)
+        assert torch.equal(found.pivots.cpu(), wanted.pivots) and found.info.is_cuda
+        assert torch.allclose(found.LD.cpu(), wanted.LD, rtol=tolerance, atol=tolerance)
+        x = L.ldl_solve(found.LD, found.pivots, b.cuda(), hermitian=hermitian)
+        assert x.is_cuda
+        assert torch.allclose(full @ x.cpu(), b, rtol=tolerance, atol=tolerance)
+    zeros = torch.zeros(2, 3, 3, dtype=dtype)
+    assert L.ldl_factor_ex(zeros.cuda()).info.tolist() == L.ldl_factor_ex(zeros).info.tolist() == [1, 1]
+
+
+def test_pivots_that_are_none():
+    a, b = torch.eye(3).cuda(), torch.ones(3, 1).cuda()
+    with pytest.raises(RuntimeError, match="pivots are not those of ldl_factor"):
+        L.ldl_solve(a, torch.tensor([1, 2, -3], dtype=torch.int32).cuda(), b)

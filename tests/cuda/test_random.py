@@ -180,3 +180,20 @@ def test_multinomial_with_replacement():
     shares = torch.stack([(x == k).float().mean(1) for k in range(4)], 1).cpu()
     assert torch.allclose(shares, (p / 4).cpu(), atol=0.04) and (shares[p.cpu() == 0] == 0).all()
     assert torch.multinomial(p[0], 7, replacement=True).shape == (7,)
+
+
+@pytest.mark.filterwarnings("error:.*will fall back.*")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_slopes_that_are_drawn(dtype):
+    torch.manual_seed(1)
+    x = torch.linspace(-2, 2, 4001, dtype=dtype).cuda().requires_grad_()
+    y = torch.nn.functional.rrelu(x, 0.1, 0.5, training=True)
+    y.backward(torch.ones_like(y))
+    slopes, below = x.grad, x.detach() <= 0
+    assert y.is_cuda and bool((slopes[~below] == 1).all())
+    drawn = slopes[below]
+    assert 0.1 <= drawn.min() <= drawn.max() <= 0.5 and abs(drawn.double().mean().item() - 0.3) < 0.02
+    assert len(drawn.double().cpu().unique()) > 200 and torch.allclose(y, x * slopes, rtol=1e-2)
+    again = torch.nn.functional.rrelu(x, 0.1, 0.5, training=True)
+    torch.manual_seed(1)
+    assert not torch.equal(again, y) and torch.equal(torch.nn.functional.rrelu(x, 0.1, 0.5, training=True), y)

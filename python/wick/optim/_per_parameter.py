@@ -2,6 +2,9 @@
 
 A subclass has `_fresh(p, group)`, a parameter's first state without its step count, and `_update(p, g, state, group, t)`,
 which writes p and the state; t is the number of the step. Compiled, all parameters' updates become one graph.
+
+With capturable=True the state of a parameter on a CUDA device is all there, its step count too, so that a CUDA graph can
+repeat the step: `_update_on_device` has that tensor for t, and asks the host nothing. Where t is not used it is `_update`.
 """
 
 from .. import _C
@@ -19,6 +22,16 @@ def check_betas(betas, name="beta parameter"):
     for i in (0, 1):
         if not 0.0 <= number(betas[i]) < 1.0:
             raise ValueError(f"Invalid {name} at index {i}: {betas[i]}")
+
+
+def on_device(p, group):
+    """Whether the parameter's state lies beside it as a whole."""
+    return bool(group.get("capturable")) and p.is_cuda
+
+
+def scalar(value, p, group):
+    """A number of the state, as 0-dim float32."""
+    return _C.full((), value, dtype=_C.float32, device=p.device if on_device(p, group) else None)
 
 
 def zeros(p):
@@ -53,7 +66,7 @@ class PerParameter(Optimizer):
     def _state_of(self, p, group):
         state = self.state[p]
         if not state:
-            state["step"] = _C.tensor(0.0, dtype=_C.float32)
+            state["step"] = scalar(0.0, p, group)
             state.update(self._fresh(p, group))
         return state
 
@@ -77,8 +90,15 @@ class PerParameter(Optimizer):
         decay = group.get("weight_decay", 0)
         if decay and p.grad.is_sparse:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        counted = state["step"].is_cuda
         if decay and group.get("decoupled_weight_decay"):
-            p.mul_(1 - number(group["lr"]) * decay)
+            p.mul_(1 - (group["lr"] if counted else number(group["lr"])) * decay)
         elif decay and self.decays_gradient:
             g = g.add(p, alpha=decay)
-        self._update(p, g, state, group, state["step"].item())
+        if counted:
+            self._update_on_device(p, g, state, group, state["step"])
+        else:
+            self._update(p, g, state, group, state["step"].item())
+
+    def _update_on_device(self, p, g, state, group, t):
+        self._update(p, g, state, group, t)

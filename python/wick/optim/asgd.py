@@ -1,7 +1,7 @@
 """Averaged stochastic gradient descent."""
 
 from .. import _C
-from ._per_parameter import PerParameter, zeros
+from ._per_parameter import PerParameter, scalar, zeros
 from .optimizer import number
 
 __all__ = ["ASGD"]
@@ -9,8 +9,6 @@ __all__ = ["ASGD"]
 
 class ASGD(PerParameter):
     """SGD with a falling rate that averages the parameters, in state["ax"] (Polyak and Juditsky, 1992)."""
-
-    _counts_on_host = True
 
     def __init__(
         self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, foreach=None, maximize=False,
@@ -22,8 +20,7 @@ class ASGD(PerParameter):
         )  # fmt: skip
 
     def _fresh(self, p, group):
-        eta = _C.tensor(number(group["lr"]), dtype=_C.float32)
-        return {"eta": eta, "mu": _C.ones((), dtype=_C.float32), "ax": zeros(p)}
+        return {"eta": scalar(number(group["lr"]), p, group), "mu": scalar(1.0, p, group), "ax": zeros(p)}
 
     def _update(self, p, g, state, group, t):
         eta, mu, lr = state["eta"].item(), state["mu"].item(), number(group["lr"])
@@ -34,3 +31,10 @@ class ASGD(PerParameter):
             state["ax"].add_(p.sub(state["ax"]).mul_(mu))
         state["eta"].fill_(lr / (1 + group["lambd"] * lr * t) ** group["alpha"])
         state["mu"].fill_(1 / max(1, t - group["t0"]))
+
+    def _update_on_device(self, p, g, state, group, t):
+        eta, mu, ax, lr = state["eta"], state["mu"], state["ax"], group["lr"]
+        p.mul_(1 - group["lambd"] * eta).addcmul_(g, eta, value=-1)
+        ax.copy_(_C.where(mu == 1, p, ax + (p - ax) * mu))
+        eta.copy_(lr / (1 + group["lambd"] * lr * t) ** group["alpha"])
+        mu.copy_(1 / (t - group["t0"]).clamp(min=1))

@@ -237,10 +237,6 @@ class Optimizer:
             raise RuntimeError(
                 f"Attempting CUDA graph capture of step() for an instance of {name} but param_groups' capturable is False."
             )
-        if self._counts_on_host:
-            raise NotImplementedError(f"{name}: steps with capturable=True cannot be captured into a CUDA graph yet")
-
-    _counts_on_host = False  # a step's number decides what it does, and is the host's
 
     # ---- parameters ----
 

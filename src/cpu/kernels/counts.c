@@ -1,4 +1,4 @@
-/* Counts on the CPU: bincount, whose size depends on values, and histc; greatest common divisors. Sums of weights are
+/* Counts on the CPU: bincount, whose size depends on values, and histc. Sums of weights are
  * in the order of the elements. Tests: tests/ops/, tests/python/test_order.py. */
 #include <math.h>
 
@@ -110,37 +110,3 @@ wk_status wk__cpu_histc(wk__call *c) {
   wk_scope_end(&scope);
   return status;
 }
-
-/* ---- divisors ---- */
-
-static int64_t divisor(int64_t a, int64_t b) {
-  uint64_t x = a < 0 ? -(uint64_t)a : (uint64_t)a, y = b < 0 ? -(uint64_t)b : (uint64_t)b;
-  while (y) {
-    uint64_t rest = x % y;
-    x = y, y = rest;
-  }
-  return (int64_t)x;
-}
-static int64_t multiple(int64_t a, int64_t b) {
-  int64_t common = divisor(a, b), product = common ? (int64_t)((uint64_t)(a / common) * (uint64_t)b) : 0;
-  return product < 0 ? (int64_t) - (uint64_t)product : product;
-}
-static wk_tensor *operand(wk_tensor *t, const wk_tensor *out) {
-  t = wk__in_dtype(t, WK_INT64);
-  return t ? wk_contiguous(wk_expand(t, out->sizes, out->ndim, false), NULL) : NULL;
-}
-static wk_status whole_numbers(wk__call *c, int64_t (*fn)(int64_t, int64_t)) {
-  wk_tensor *out = c->outputs[0];
-  wk_scope scope;
-  wk_scope_begin(&scope);
-  wk_tensor *a = operand(c->args[0].tensor, out), *b = operand(c->args[WK__ARG(gcd, other)].tensor, out);
-  wk_tensor *made = wk_new_empty(out, out->sizes, out->ndim, WK_INT64, (wk_value){0});
-  wk_status status = a && b && made ? WK_OK : wk_error_category();
-  for (int64_t i = 0; !status && i < wk__numel(made); i++)
-    ((int64_t *)wk__data(made))[i] = fn(((const int64_t *)wk__data(a))[i], ((const int64_t *)wk__data(b))[i]);
-  if (!status) status = wk__copy_into(out, made);
-  wk_scope_end(&scope);
-  return status;
-}
-wk_status wk__cpu_gcd(wk__call *c) { return whole_numbers(c, divisor); }
-wk_status wk__cpu_lcm(wk__call *c) { return whole_numbers(c, multiple); }

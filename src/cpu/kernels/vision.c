@@ -11,24 +11,16 @@
 #include <stdlib.h>
 
 #include "cpu/kernels.h"
+#include "cpu/kernels/vision.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
 
 enum { GRAIN = 16384 };                     /* elements that are worth a thread */
 static const double MOST_SAMPLES = 1 << 16; /* of a bin, each way */
 
-/* A number of the dtype that is computed in: float's operations are double's, rounded. */
-static inline double rounded(bool wide, double x) { return wide ? x : (double)(float)x; }
-static inline double element(const void *data, bool wide, int64_t i) {
-  return wide ? ((const double *)data)[i] : (double)((const float *)data)[i];
-}
+#include "cpu/kernels/boxes_body.h"
 
 /* ================================================ boxes to keep ================================================= */
-
-typedef struct boxes {
-  const void *corners, *scores; /* (N, 4), (N) */
-  bool wide;
-} boxes;
 
 /* Best first, NaN before all, equals in their order. */
 static int by_score(const void *a, const void *b, void *context) {
@@ -38,28 +30,6 @@ static int by_score(const void *a, const void *b, void *context) {
   if (isnan(x) != isnan(y)) return isnan(x) ? -1 : 1;
   if (x != y && !isnan(x)) return x > y ? -1 : 1;
   return i < j ? -1 : i > j;
-}
-
-static double area(const boxes *all, int64_t i) {
-  double c[4];
-  for (int k = 0; k < 4; k++) c[k] = element(all->corners, all->wide, 4 * i + k);
-  return rounded(all->wide, rounded(all->wide, c[2] - c[0]) * rounded(all->wide, c[3] - c[1]));
-}
-
-/* The share of two boxes that both have. */
-static double overlap(const boxes *all, int64_t i, int64_t j, const double *areas) {
-  double side[2];
-  for (int k = 0; k < 2; k++) {
-    double low_i = element(all->corners, all->wide, 4 * i + k), low_j = element(all->corners, all->wide, 4 * j + k);
-    double high_i = element(all->corners, all->wide, 4 * i + k + 2);
-    double high_j = element(all->corners, all->wide, 4 * j + k + 2);
-    double low = low_i < low_j ? low_j : low_i, high = high_j < high_i ? high_j : high_i;
-    double length = rounded(all->wide, high - low);
-    side[k] = 0 < length ? length : 0;
-  }
-  double both = rounded(all->wide, side[0] * side[1]);
-  double either = rounded(all->wide, rounded(all->wide, areas[i] + areas[j]) - both);
-  return rounded(all->wide, both / either);
 }
 
 /* Moves the boxes to keep to the front of `order`; how many they are. */
@@ -76,7 +46,7 @@ static int64_t keep_boxes(const boxes *all, int64_t *order, int64_t count, doubl
   return kept;
 }
 
-static wk_status check_boxes(const wk_tensor *dets, const wk_tensor *scores) {
+wk_status wk__vision_check_boxes(const wk_tensor *dets, const wk_tensor *scores) {
   if (dets->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "boxes should be a 2d tensor, got %dD", dets->ndim);
   if (wk__size(dets, 1) != 4)
     return wk_fail(WK_RUNTIME_ERROR, "boxes should have 4 elements in dimension 1, got %lld",
@@ -112,7 +82,7 @@ wk_status wk__cpu_vision_nms(wk__call *c) {
   WK__ARGS(vision_nms);
   wk_tensor *dets = c->args[A_dets].tensor, *scores = c->args[A_scores].tensor;
   if (!dets->storage || !scores->storage) return wk_fail(WK_NOT_IMPLEMENTED, "nms: a meta tensor has no values");
-  WK_TRY(check_boxes(dets, scores));
+  WK_TRY(wk__vision_check_boxes(dets, scores));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *result = kept_boxes(dets, scores, c->args[A_iou_threshold].number);

@@ -1,6 +1,10 @@
 /* L D L^T or L D L^H of matrices that need not be definite, D of blocks of one or two (J. Bunch, L. Kaufman, "Some
  * stable methods for calculating inertia and solving symmetric linear systems", 1977), with the pivots of LAPACK's
- * sytrf and hetrf. Included by real.c and complex.c; hence no include guard. */
+ * sytrf and hetrf. Included by real.c and complex.c, and by the device's cuda/on_device/ldl.c; hence no include guard.
+ *
+ * Who includes it says how steps are shared out among the threads of a matrix: EACH(i, first, last), a loop whose steps
+ * touch nothing of each other; ONCE, what one of them does; TOGETHER, where they wait for each other. What is computed
+ * otherwise all compute alike. Columns of right-hand sides are a thread's from first to last. */
 
 static const double GROWTH = 0.6403882032022076; /* (1 + sqrt(17)) / 8: bounds what elements grow to */
 
@@ -38,25 +42,30 @@ static int64_t choose(const number *a, int64_t n, int64_t k, bool hermitian, boo
 
 /* Row and column i of the part from k on for those of j, i < j. */
 static void exchange(number *a, int64_t n, int64_t k, int64_t i, int64_t j, bool hermitian) {
-  for (int64_t r = j + 1; r < n; r++) swap(&a[r * n + i], &a[r * n + j]);
-  for (int64_t r = i + 1; r < j; r++) {
+  EACH(r, j + 1, n) swap(&a[r * n + i], &a[r * n + j]);
+  EACH(r, i + 1, j) {
     number kept = flip(a[r * n + i], hermitian);
     a[r * n + i] = flip(a[j * n + r], hermitian);
     a[j * n + r] = kept;
   }
-  a[j * n + i] = flip(a[j * n + i], hermitian);
-  swap(&a[i * n + i], &a[j * n + j]);
-  if (i > k) swap(&a[i * n + k], &a[j * n + k]);
+  ONCE {
+    a[j * n + i] = flip(a[j * n + i], hermitian);
+    swap(&a[i * n + i], &a[j * n + j]);
+    if (i > k) swap(&a[i * n + k], &a[j * n + k]);
+  }
+  TOGETHER;
 }
 
 static void eliminate_one(number *a, int64_t n, int64_t k, bool hermitian) {
   number r = 1 / a[k * n + k];
-  for (int64_t i = k + 1; i < n; i++) {
+  EACH(i, k + 1, n) {
     number factor = times(r, a[i * n + k]);
     for (int64_t j = k + 1; j <= i; j++) a[i * n + j] -= times(factor, flip(a[j * n + k], hermitian));
     a[i * n + i] = diagonal(a[i * n + i], hermitian);
   }
-  for (int64_t i = k + 1; i < n; i++) a[i * n + k] = times(a[i * n + k], r);
+  TOGETHER;
+  EACH(i, k + 1, n) a[i * n + k] = times(a[i * n + k], r);
+  TOGETHER;
 }
 
 /* A block of D, (first, flip(below)) and (below, second), over the size of `below`, and its determinant. */
@@ -81,19 +90,24 @@ static void eliminate_two(number *a, int64_t n, int64_t k, bool hermitian) {
     number x = a[j * n + k], y = a[j * n + k + 1];
     number first = times(scale, times(d.second, x) - times(d.below, y));
     number second = times(scale, times(d.first, y) - times(d.above, x));
-    for (int64_t i = j; i < n; i++)
-      a[i * n + j] -= times(a[i * n + k], flip(first, hermitian)) + times(a[i * n + k + 1], flip(second, hermitian));
-    a[j * n + k] = first;
-    a[j * n + k + 1] = second;
-    a[j * n + j] = diagonal(a[j * n + j], hermitian);
+    EACH(i, j, n)
+    a[i * n + j] -= times(a[i * n + k], flip(first, hermitian)) + times(a[i * n + k + 1], flip(second, hermitian));
+    TOGETHER;
+    ONCE {
+      a[j * n + k] = first;
+      a[j * n + k + 1] = second;
+      a[j * n + j] = diagonal(a[j * n + j], hermitian);
+    }
   }
+  TOGETHER;
 }
 
 static void start_ldl(number *a, int64_t n, bool hermitian) {
-  for (int64_t i = 0; i < n; i++) {
+  EACH(i, 0, n) {
     a[i * n + i] = diagonal(a[i * n + i], hermitian);
     for (int64_t j = i + 1; j < n; j++) a[i * n + j] = 0;
   }
+  TOGETHER;
 }
 
 int64_t NAME(ldl)(number *a, int64_t n, bool hermitian, int64_t *pivots) {
@@ -102,6 +116,7 @@ int64_t NAME(ldl)(number *a, int64_t n, bool hermitian, int64_t *pivots) {
   for (int64_t k = 0; k < n;) {
     bool is_pair;
     int64_t row = choose(a, n, k, hermitian, &is_pair), to = k + is_pair;
+    TOGETHER;
     if (row < 0) {
       if (!info) info = k + 1;
       pivots[k] = k + 1;
@@ -110,7 +125,8 @@ int64_t NAME(ldl)(number *a, int64_t n, bool hermitian, int64_t *pivots) {
     }
     if (row != to) exchange(a, n, k, to, row, hermitian);
     pivots[k] = pivots[to] = is_pair ? -(row + 1) : row + 1;
-    (is_pair ? eliminate_two : eliminate_one)(a, n, k, hermitian);
+    if (is_pair) eliminate_two(a, n, k, hermitian);
+    if (!is_pair) eliminate_one(a, n, k, hermitian);
     k = to + 1;
   }
   return info;
@@ -118,7 +134,7 @@ int64_t NAME(ldl)(number *a, int64_t n, bool hermitian, int64_t *pivots) {
 
 static void divide_by_pair(const number *a, number *b, int64_t n, int64_t at, int64_t k, bool hermitian) {
   pair d = pair_at(a, n, at, hermitian);
-  for (int64_t c = 0; c < k; c++) {
+  EACH(c, 0, k) {
     number x = b[at * k + c] / d.size, y = b[(at + 1) * k + c] / d.size;
     b[at * k + c] = (times(d.second, x) - times(d.above, y)) / d.determinant;
     b[(at + 1) * k + c] = (times(d.first, y) - times(d.below, x)) / d.determinant;
@@ -143,7 +159,7 @@ bool NAME(ldl_solve)(const number *a, const int64_t *pivots, number *b, int64_t 
     for (int64_t i = last + 1; i < n; i++)
       for (int64_t p = at; p <= last; p++) take_row(&b[i * k], &b[p * k], a[i * n + p], k);
     if (is_pair) divide_by_pair(a, b, n, at, k, hermitian);
-    for (int64_t c = 0; c < k && !is_pair; c++) b[at * k + c] /= a[at * n + at];
+    if (!is_pair) EACH(c, 0, k) b[at * k + c] /= a[at * n + at];
     at = last + 1;
   }
   for (int64_t at = n - 1; at >= 0;) {

@@ -1,5 +1,10 @@
 /* What the other bodies do with rows of numbers. Included by real.c and complex.c; hence no include guard. */
 
+/* A matrix is one thread's (ldl_body.h). */
+#define EACH(i, first, last) for (int64_t i = (first); i < (last); i++)
+#define ONCE
+#define TOGETHER
+
 static inline number scaled(number x, double by) { return number_of(real_of(x) * by, imag_of(x) * by); }
 /* Its length in the sum of its parts: says as well which is larger, and is what LAPACK compares. */
 static inline double size_of(number x) { return fabs(real_of(x)) + fabs(imag_of(x)); }

@@ -603,18 +603,19 @@ wk_status wk__vjp_masked_fill(wk__vjp *v) {
   return WK_OK;
 }
 
-/* where(condition, 1, 2.0): the numbers' common dtype. */
-static wk_tensor *number_tensor(const wk_value *v) {
+/* where(condition, 1, 2.0): the numbers' common dtype, on the condition's device. */
+static wk_tensor *number_tensor(const wk_value *v, wk_device device) {
   wk_dtype dtype = v->tag == WK_VALUE_BOOL ? WK_BOOL : wk__value_is_integer(v) ? WK_INT64 : wk__default_dtype();
   if (v->tag == WK_VALUE_COMPLEX) dtype = wk__complex_dtype(dtype);
-  return wk_scalar_tensor(*v, dtype, (wk_value){0});
+  return wk_full((wk_int[]){{0}}, 0, *v, dtype, (wk_value){.tag = WK_VALUE_DEVICE, .device = device});
 }
 wk_status wk__compose_where_numbers(wk__call *c) {
   WK__ARGS(where_Scalar);
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *y =
-      wk_where_self(c->args[A_condition].tensor, number_tensor(&c->args[A_self]), number_tensor(&c->args[A_other]));
+  wk_tensor *condition = c->args[A_condition].tensor, *a = number_tensor(&c->args[A_self], condition->device);
+  wk_tensor *b = a ? number_tensor(&c->args[A_other], condition->device) : NULL;
+  wk_tensor *y = b ? wk_where_self(condition, a, b) : NULL;
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);
   return y ? WK_OK : wk_error_category();

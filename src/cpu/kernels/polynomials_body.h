@@ -1,11 +1,6 @@
 /* Orthogonal polynomials at x, of a degree that is an element too: their recurrences. In float32 every step is rounded,
  * so that what overflows there does so here. Sources: DLMF 18.5 (Chebyshev's by angles), 18.9 (recurrences). A degree
- * below 0 gives 0. Tests: tests/ops/. */
-#include <math.h>
-
-#include "cpu/kernels.h"
-#include "cpu/kernels/elements.h"
-#include "ops/internal.h"
+ * below 0 gives 0. A part of elements_body.h. Tests: tests/ops/. */
 
 static double rounded(double y, wk_dtype dtype) { return dtype == WK_FLOAT64 ? y : (float)y; }
 
@@ -98,18 +93,3 @@ static double legendre(double x, double degree, wk_dtype dtype) {
   }
   return now;
 }
-
-#define KERNEL(name, fn) \
-  wk_status wk__cpu_##name(wk__call *c) { return wk__elements_of_two(c, 0, 1, fn); }
-KERNEL(chebyshev_polynomial_t, plain_t)
-KERNEL(chebyshev_polynomial_u, plain_u)
-KERNEL(chebyshev_polynomial_v, plain_v)
-KERNEL(chebyshev_polynomial_w, plain_w)
-KERNEL(shifted_chebyshev_polynomial_t, shifted_t)
-KERNEL(shifted_chebyshev_polynomial_u, shifted_u)
-KERNEL(shifted_chebyshev_polynomial_v, shifted_v)
-KERNEL(shifted_chebyshev_polynomial_w, shifted_w)
-KERNEL(hermite_polynomial_h, hermite_h)
-KERNEL(hermite_polynomial_he, hermite_he)
-KERNEL(laguerre_polynomial_l, laguerre)
-KERNEL(legendre_polynomial_p, legendre)

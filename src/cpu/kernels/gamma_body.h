@@ -1,14 +1,6 @@
 /* Incomplete gamma functions, Hurwitz' zeta and digamma's derivatives: sums and fractions with as many terms as an
- * element asks for. Sources: DLMF 8.7, 8.9, 8.11 (series, continued fraction), Cephes (zeta). Tests: tests/ops/,
- * tests/python/test_special.py. */
-#include <float.h>
-#include <math.h>
-
-#include "cpu/kernels.h"
-#include "cpu/kernels/elements.h"
-#include "ops/internal.h"
-
-enum { MOST_TERMS = 20000 };
+ * element asks for. A part of elements_body.h. Sources: DLMF 8.7, 8.9, 8.11 (series, continued fraction), Cephes
+ * (zeta). Tests: tests/ops/, tests/python/test_special.py. */
 
 /* ---- incomplete gamma functions ---- */
 
@@ -85,14 +77,6 @@ static double lower_part(double a, double x, wk_dtype dtype) {
   if (at_an_end(a, x, &lower)) return lower;
   return x > 1 && x > a ? 1 - upper_part(a, x, dtype) : lower_series(a, x);
 }
-wk_status wk__cpu_igamma(wk__call *c) {
-  WK__ARGS(igamma);
-  return wk__elements_of_two(c, A_self, A_other, lower_part);
-}
-wk_status wk__cpu_igammac(wk__call *c) {
-  WK__ARGS(igammac);
-  return wk__elements_of_two(c, A_self, A_other, upper_part);
-}
 
 /* ---- zeta ---- */
 
@@ -110,11 +94,11 @@ static double zeta_rest(double s, double a, double term) {
                                      -174611.0 / 802857662698291200000.0,
                                      854513.0 / 155112100433309859840000.0};
   double sum = term * a / (s - 1) - term / 2, rising = s * term / a;
-  for (size_t j = 0; j < WK_COUNT(bernoulli); j++) {
+  for (int j = 0; j < (int)(sizeof bernoulli / sizeof *bernoulli); j++) {
     double part = bernoulli[j] * rising;
     sum += part;
     if (fabs(part) < DBL_EPSILON / 4 * fabs(sum)) break;
-    rising *= (s + 2.0 * (double)j + 1) * (s + 2.0 * (double)j + 2) / (a * a);
+    rising *= (s + 2.0 * j + 1) * (s + 2.0 * j + 2) / (a * a);
   }
   return sum;
 }
@@ -133,10 +117,6 @@ static double zeta(double s, double x, wk_dtype dtype) {
   }
   return sum + zeta_rest(s, a, term);
 }
-wk_status wk__cpu_zeta(wk__call *c) {
-  WK__ARGS(special_zeta);
-  return wk__elements_of_two(c, A_self, A_other, zeta);
-}
 
 /* ---- digamma's derivatives ---- */
 
@@ -150,8 +130,4 @@ static double trigamma(double x, wk_dtype dtype) {
 static double derivative(double n, double x, wk_dtype dtype) {
   if (n == 1) return trigamma(x, dtype);
   return (fmod(n, 2) != 0 ? 1 : -1) * exp(lgamma(n + 1)) * zeta(n + 1, x, dtype);
-}
-wk_status wk__cpu_polygamma(wk__call *c) {
-  WK__ARGS(_polygamma);
-  return wk__elements_of_two(c, A_n, A_self, derivative);
 }

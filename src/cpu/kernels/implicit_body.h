@@ -1,16 +1,7 @@
 /* Derivatives of samples by their distribution's parameter: -(dF/da) / f, where F is the distribution function at the
  * sample and f its density (Figurnov et al., Implicit Reparameterization Gradients, 2018, eq. 5). F is a series or a
  * continued fraction whose terms are differentiated on the way, each over the density, so that nothing cancels in the
- * tails. Sources: DLMF 8.7, 8.9 (gamma), 8.17 (beta). Tests: tests/python/test_random.py. */
-#include <float.h>
-#include <math.h>
-
-#include "cpu/kernels.h"
-#include "cpu/kernels/elements.h"
-#include "ops/internal.h"
-#include "wick/operators.h"
-
-enum { MOST_TERMS = 20000 };
+ * tails. A part of elements_body.h. Sources: DLMF 8.7, 8.9 (gamma), 8.17 (beta). Tests: tests/python/test_random.py. */
 
 static double digamma(double x) {
   double sum = 0;
@@ -59,7 +50,6 @@ static double gamma_slope(double a, double x, wk_dtype dtype) {
   for (int k = 1; k < MOST_TERMS && go_on(&f, -k * (k - a), k, x + 1 - a + 2 * k, -1); k++) continue;
   return x * f.value * (rest + f.slope);
 }
-wk_status wk__cpu_standard_gamma_grad(wk__call *c) { return wk__elements_of_two(c, 0, 1, gamma_slope); }
 
 /* ---- beta: F = I_x(a, b) ---- */
 
@@ -90,24 +80,4 @@ static double beta_slope(double x, double a, double total) {
   }
   fraction f = beta_fraction(b, a, 1 - x, false);
   return x / b * f.value * (log(x) + rest + f.slope);
-}
-static wk_tensor *wide(wk_tensor *t, const wk_tensor *out) {
-  t = wk__in_dtype(t, WK_FLOAT64);
-  return t ? wk_contiguous(wk_expand(t, out->sizes, out->ndim, false), NULL) : NULL;
-}
-wk_status wk__cpu_dirichlet_grad(wk__call *c) {
-  WK__ARGS(_dirichlet_grad);
-  wk_tensor *out = c->outputs[0];
-  wk_scope scope;
-  wk_scope_begin(&scope);
-  wk_tensor *x = wide(c->args[A_x].tensor, out), *a = wide(c->args[A_alpha].tensor, out),
-            *total = wide(c->args[A_total].tensor, out);
-  wk_tensor *made = wk_new_empty(out, out->sizes, out->ndim, WK_FLOAT64, (wk_value){0});
-  wk_status status = x && a && total && made ? WK_OK : wk_error_category();
-  for (int64_t i = 0; !status && i < wk__numel(made); i++)
-    ((double *)wk__data(made))[i] = beta_slope(((const double *)wk__data(x))[i], ((const double *)wk__data(a))[i],
-                                               ((const double *)wk__data(total))[i]);
-  if (!status) status = wk__copy_into(out, made);
-  wk_scope_end(&scope);
-  return status;
 }
