@@ -1,25 +1,38 @@
-/* Fourier transforms of rows, by factors of any size: Stockham's stages, which need no order of their own (C. Van Loan,
- * "Computational Frameworks for the Fast Fourier Transform", 1992, 1.7).
+/* Fourier transforms of rows by Stockham's stages, which need no order of their own (C. Van Loan, "Computational
+ * Frameworks for the Fast Fourier Transform", 1992, 1.7).
  *
- * A stage of radix R takes numbers n / R apart, turns them by roots and puts their transforms side by side: of sets of
- * Ns numbers it makes sets of R Ns. Each thread computes results one by one, as a sum of R products. In: a
- * wk__cuda_fourier. Tests: tests/cuda/test_fourier.py. */
+ * A block has some rows in shared memory, real and imaginary parts apart. In a stage of radix R a thread takes R numbers
+ * n / R apart into registers, turns them by roots and puts their transform back, `set` apart. f32 is computed in f32, its
+ * roots in double. In: a wk__cuda_fourier. Tests: tests/cuda/test_fourier.py. */
 #include "cuda/fourier.h"
 #include "cuda/on_device/values.h"
 
-/* Twice the numbers of a block's rows: read, and written. */
-static SHARED double shared_numbers[4 * WK__FOURIER_SHARED];
+LAUNCH_BOUNDS("rows_float", 256, 4);
+LAUNCH_BOUNDS("rows_double", 256, 2);
 
-KERNEL(roots)(wk__cuda_fourier given) {
-  const wk__cuda_fourier *f = &given;
-  int64_t step = (int64_t)block_count() * thread_count();
-  for (int64_t k = (int64_t)block_index() * thread_count() + thread_index(); k < f->n; k += step) {
-    double turn = -6.283185307179586 * ((double)k / (double)f->n), re = cos(turn), im = sin(turn);
-    if (f->is_double)
-      ((double *)f->roots)[2 * k] = re, ((double *)f->roots)[2 * k + 1] = im;
-    else
-      ((float *)f->roots)[2 * k] = (float)re, ((float *)f->roots)[2 * k + 1] = (float)im;
-  }
+enum { EACH = WK__FOURIER_EACH };
+
+static SHARED double shared_numbers[WK__FOURIER_MOST + WK__FOURIER_MOST / 16];
+static SHARED int64_t starts_in[WK__FOURIER_LANES], starts_out[WK__FOURIER_LANES];
+static SHARED int32_t columns[WK__FOURIER_LANES];
+
+/* What is computed of it is computed again behind this, where registers hold numbers. */
+INLINE uint32_t this_thread(void) {
+  int t = thread_index();
+  __asm__ volatile("" : "+r"(t));
+  return (uint32_t)t;
+}
+
+INLINE uint32_t divided(uint32_t e, uint32_t divider) {
+  return divider ? (uint32_t)((uint64_t)e * divider >> 32) : e;
+}
+
+/* exp(-2 pi i k / n), from an angle of an eighth turn at most */
+INLINE void root_of(int64_t k, int64_t n, double *re, double *im) {
+  int64_t quarter = (8 * (k % n) + n) / (2 * n), rest = 4 * (k % n) - quarter * n;
+  double angle = -1.5707963267948966 * ((double)rest / (double)n), c = cos(angle), s = sin(angle);
+  *re = quarter % 4 == 0 ? c : quarter % 4 == 1 ? s : quarter % 4 == 2 ? -c : -s;
+  *im = quarter % 4 == 0 ? s : quarter % 4 == 1 ? -c : quarter % 4 == 2 ? -s : c;
 }
 
 INLINE int64_t start_of(const wk__cuda_fourier *f, const wk__cuda_rows *r, int64_t row) {
@@ -31,73 +44,37 @@ INLINE int64_t start_of(const wk__cuda_fourier *f, const wk__cuda_rows *r, int64
   return at;
 }
 
-#define FOURIER(T)                                                                                                \
-  INLINE void load_##T(const wk__cuda_fourier *f, int64_t first, int64_t lanes, T *x) {                           \
-    const wk__cuda_rows *r = &f->in;                                                                              \
-    for (int64_t e = thread_index(); e < lanes * f->n; e += thread_count()) {                                     \
-      int64_t k = e % f->n, there = k < r->count ? k : f->half ? f->n - k : -1;                                   \
-      const T *p = (const T *)(f->from + (uint64_t)(start_of(f, r, first + e / f->n) + there * r->step));         \
-      bool is_real = f->half && (k == 0 || 2 * k == f->n);                                                        \
-      T im = there < 0 || !r->is_complex || is_real ? 0 : p[1];                                                   \
-      x[2 * e] = there < 0 ? 0 : p[0];                                                                            \
-      x[2 * e + 1] = there == k ? im : -im;                                                                       \
-    }                                                                                                             \
-    wait_for_block();                                                                                             \
-  }                                                                                                               \
-  INLINE void store_##T(const wk__cuda_fourier *f, int64_t first, int64_t lanes, const T *x) {                    \
-    const wk__cuda_rows *r = &f->out;                                                                             \
-    T scale = (T)f->scale;                                                                                        \
-    for (int64_t e = thread_index(); e < lanes * r->count; e += thread_count()) {                                 \
-      int64_t lane = e / r->count, k = e % r->count, at = 2 * (lane * f->n + k);                                  \
-      T *p = (T *)(f->to + (uint64_t)(start_of(f, r, first + lane) + k * r->step));                               \
-      p[0] = x[at] * scale;                                                                                       \
-      if (r->is_complex) p[1] = x[at + 1] * scale;                                                                \
-    }                                                                                                             \
-    wait_for_block();                                                                                             \
-  }                                                                                                               \
-  /* Sets of `set` numbers become sets of radix times as many. */                                                 \
-  INLINE void stage_##T(const wk__cuda_fourier *f, int64_t lanes, int64_t set, int64_t radix, const T *x, T *y) { \
-    const T *roots = (const T *)f->roots;                                                                         \
-    int64_t apart = f->n / radix, turns = f->n / (set * radix);                                                   \
-    for (int64_t e = thread_index(); e < lanes * f->n; e += thread_count()) {                                     \
-      int64_t o = e % f->n, t = o % (set * radix), from = o / (set * radix) * set + t % set, turn = 0;            \
-      const T *in = x + 2 * (e - o + from);                                                                       \
-      T re = in[0], im = in[1];                                                                                   \
-      for (int64_t r = 1; r < radix; r++) {                                                                       \
-        turn += t * turns;                                                                                        \
-        turn -= turn >= f->n ? f->n : 0;                                                                          \
-        T a = in[2 * r * apart], b = in[2 * r * apart + 1], c = roots[2 * turn];                                  \
-        T s = f->inverse ? -roots[2 * turn + 1] : roots[2 * turn + 1];                                            \
-        re += a * c - b * s;                                                                                      \
-        im += a * s + b * c;                                                                                      \
-      }                                                                                                           \
-      y[2 * e] = re, y[2 * e + 1] = im;                                                                           \
-    }                                                                                                             \
-    wait_for_block();                                                                                             \
-  }                                                                                                               \
-  INLINE void transform_##T(const wk__cuda_fourier *f) {                                                          \
-    T *x = f->scratch ? (T *)f->scratch + 4 * f->n * block_index() : (T *)(double *)shared_numbers;               \
-    T *y = x + 2 * f->n * f->lanes;                                                                               \
-    for (int64_t first = (int64_t)block_index() * f->lanes; first < f->rows;                                      \
-         first += (int64_t)block_count() * f->lanes) {                                                            \
-      int64_t lanes = f->rows - first < f->lanes ? f->rows - first : f->lanes, set = 1;                           \
-      load_##T(f, first, lanes, x);                                                                               \
-      for (int k = 0; k < f->factor_count; k++) {                                                                 \
-        stage_##T(f, lanes, set, f->factors[k], x, y);                                                            \
-        set *= f->factors[k];                                                                                     \
-        T *kept = x;                                                                                              \
-        x = y, y = kept;                                                                                          \
-      }                                                                                                           \
-      store_##T(f, first, lanes, x);                                                                              \
-    }                                                                                                             \
-  }
-FOURIER(float)
-FOURIER(double)
+/* cos and sin of k / 16, k / 3, ... of a turn */
+#define C8 0.70710678118654752440
+#define C16 0.92387953251128675613
+#define S16 0.38268343236508977173
+static const double cosines_16[] = {1, C16, C8, S16, 0, -S16, -C8, -C16, -1, -C16};
+static const double sines_16[] = {0, S16, C8, C16, 1, C16, C8, S16, 0, -S16};
+static const double cosines_3[] = {1, -0.5, -0.5};
+static const double sines_3[] = {0, 0.86602540378443864676, -0.86602540378443864676};
+static const double cosines_5[] = {1, 0.3090169943749474241, -0.8090169943749474241, -0.8090169943749474241, 0.3090169943749474241};
+static const double sines_5[] = {0, 0.95105651629515357212, 0.58778525229247312917, -0.58778525229247312917, -0.95105651629515357212};
+static const double cosines_7[] = {1, 0.62348980185873353053, -0.22252093395631440429, -0.90096886790241912624, -0.90096886790241912624, -0.22252093395631440429, 0.62348980185873353053};
+static const double sines_7[] = {0, 0.78183148246802980871, 0.97492791218182360702, 0.43388373911755812048, -0.43388373911755812048, -0.97492791218182360702, -0.78183148246802980871};
+static const double cosines_11[] = {1, 0.84125353283118116886, 0.41541501300188642553, -0.14231483827328514044, -0.65486073394528506406, -0.95949297361449738989, -0.95949297361449738989, -0.65486073394528506406, -0.14231483827328514044, 0.41541501300188642553, 0.84125353283118116886};
+static const double sines_11[] = {0, 0.54064081745559758211, 0.90963199535451837141, 0.98982144188093273238, 0.75574957435425828377, 0.28173255684142969771, -0.28173255684142969771, -0.75574957435425828377, -0.98982144188093273238, -0.90963199535451837141, -0.54064081745559758211};
+static const double cosines_13[] = {1, 0.8854560256532098959, 0.56806474673115580251, 0.12053668025532305335, -0.35460488704253562597, -0.74851074817110109863, -0.97094181742605202716, -0.97094181742605202716, -0.74851074817110109863, -0.35460488704253562597, 0.12053668025532305335, 0.56806474673115580251, 0.8854560256532098959};
+static const double sines_13[] = {0, 0.46472317204376854566, 0.82298386589365639458, 0.9927088740980539928, 0.93501624268541482344, 0.66312265824079520238, 0.23931566428755776715, -0.23931566428755776715, -0.66312265824079520238, -0.93501624268541482344, -0.9927088740980539928, -0.82298386589365639458, -0.46472317204376854566};
 
-KERNEL(fourier)(wk__cuda_fourier given) {
-  const wk__cuda_fourier *f = &given;
-  if (f->is_double)
-    transform_double(f);
-  else
-    transform_float(f);
-}
+#define ENTRY(name) KERNEL(name) /* of a name that is a macro's */
+
+#define number float
+#define NAME(x) x##_float
+#define FMA(a, b, c) __nvvm_fma_rn_f(a, b, c)
+#define PAD 5
+#include "cuda/on_device/fourier_body.h"
+#undef number
+#undef NAME
+#undef FMA
+#undef PAD
+
+#define number double
+#define NAME(x) x##_double
+#define FMA(a, b, c) __nvvm_fma_rn_d(a, b, c)
+#define PAD 4
+#include "cuda/on_device/fourier_body.h"
