@@ -65,7 +65,7 @@ static wk_status run(const wk_tensor *on, wk__cuda_matrices *j, const char *kern
                                                       .address_count = WK__MATRICES_ADDRESSES});
 }
 
-/* ---- LU, a warp a matrix ---- */
+/* ---- tiny matrices, a warp each ---- */
 
 static bool is_tiny(const wk_tensor *a, int64_t k) {
   return rows_of(a) <= WK__TINY_MOST && columns_of(a) <= WK__TINY_MOST && k <= WK__TINY_MOST &&
@@ -85,10 +85,10 @@ static wk__cuda_tiny_matrices tiny_of(const wk_tensor *a) {
   return j;
 }
 
-static wk_status run_tiny(const wk_tensor *on, wk__cuda_tiny_matrices *j) {
+static wk_status run_tiny(const wk_tensor *on, wk__cuda_tiny_matrices *j, const char *kernel) {
   int each = WK__TINY_DOUBLES(j->m, j->n, j->k) * 8, warps = (int)wk__min(WK__TINY_SHARED / each, WK__TINY_WARPS);
   return wk__cuda_call_unit(on, &(wk__cuda_unit_call){.module = WK__CUDA_SMALL_MATRICES,
-                                                      .kernel = "kernel_tiny_lu",
+                                                      .kernel = kernel,
                                                       .blocks = wk__ceil_div(j->count, warps),
                                                       .threads = 32 * warps,
                                                       .shared = each * warps,
@@ -104,7 +104,7 @@ static wk_status tiny_lu_factor(wk__call *c) {
   wk__cuda_tiny_matrices j = tiny_of(a);
   j.factors = wk__cuda_at(factors), j.pivots = wk__cuda_at(c->outputs[1]), j.info = wk__cuda_at(c->outputs[2]);
   j.pivot = wk__arg_bool(c, A_pivot);
-  WK_TRY(run_tiny(a, &j));
+  WK_TRY(run_tiny(a, &j, "kernel_tiny_lu"));
   return finish(factors, c->outputs[0]);
 }
 
@@ -116,8 +116,17 @@ static wk_status tiny_solve(wk__call *c) {
   wk__cuda_tiny_matrices j = tiny_of(a);
   j.b = wk__cuda_at(b), j.k = (int32_t)columns_of(b);
   j.solution = wk__cuda_at(solution), j.info = wk__cuda_at(c->outputs[1]);
-  WK_TRY(run_tiny(a, &j));
+  WK_TRY(run_tiny(a, &j, "kernel_tiny_lu"));
   return finish(solution, c->outputs[0]);
+}
+
+static wk_status tiny_cholesky(wk__call *c) {
+  wk_tensor *a = wk_contiguous(c->args[0].tensor, NULL), *factors = written(c->outputs[0]);
+  if (!a || !factors) return wk_error_category();
+  wk__cuda_tiny_matrices j = tiny_of(a);
+  j.factors = wk__cuda_at(factors), j.info = wk__cuda_at(c->outputs[1]);
+  WK_TRY(run_tiny(a, &j, "kernel_tiny_cholesky"));
+  return finish(factors, c->outputs[0]);
 }
 
 /* ---- LU ---- */
@@ -155,7 +164,7 @@ static wk_status run_determinants(wk_tensor *a, const wk_tensor *values, const w
     if (!plain) return wk_error_category();
     wk__cuda_tiny_matrices j = tiny_of(plain);
     j.values = wk__cuda_at(values), j.logs = wk__cuda_at(logs);
-    return run_tiny(plain, &j);
+    return run_tiny(plain, &j, "kernel_tiny_lu");
   }
   wk_tensor *wide = opened(a);
   if (!wide) return wk_error_category();
@@ -206,6 +215,7 @@ static wk_status triangular(wk__call *c) {
 }
 
 static wk_status cholesky(wk__call *c) {
+  if (is_tiny(c->args[0].tensor, 0)) return tiny_cholesky(c);
   wk_tensor *a = opened(c->args[0].tensor);
   if (!a) return wk_error_category();
   wk__cuda_matrices j = matrices_of(a);

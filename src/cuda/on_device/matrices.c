@@ -145,6 +145,35 @@ KERNEL(cholesky)(wk__cuda_matrices given) {
   if (thread_index() == 0) ((int32_t *)j->info)[block_index()] = (int32_t)failed;
 }
 
+/* A warp a matrix, in shared memory: a row is a lane's, which takes the squares of its numbers from its diagonal element
+ * as they come. */
+KERNEL(tiny_cholesky)(wk__cuda_tiny_matrices given) {
+  const wk__cuda_tiny_matrices *j = &given;
+  int n = j->n, apart = WK__TINY_APART(n), lane = thread_index() % WARP, warp = thread_index() / WARP, stopped = 0;
+  double *a = (double *)shared_matrices + warp * WK__TINY_DOUBLES(n, n, 0), *row = a + (lane < n ? lane : 0) * apart;
+  int64_t i = (int64_t)block_index() * (thread_count() / WARP) + warp;
+  if (i >= j->count) return; /* no barrier of the block follows */
+  get_matrix(j, a, apart, j->a, i * n * n, n, n);
+  wait_for_warp();
+  double rest = row[lane < n ? lane : 0];
+  for (int c = 0; c < n && !stopped; c++) {
+    if (lane == c) row[c] = rest > 0 ? root(rest) : rest;
+    wait_for_warp();
+    double own = a[c * apart + c];
+    if (!(own > 0)) stopped = c + 1;
+    if (lane > c && lane < n && !stopped) {
+      double x = (row[c] - dot(row, a + c * apart, c)) * (1 / own);
+      row[c] = x;
+      rest -= x * x;
+    }
+    wait_for_warp();
+  }
+  for (int c = lane + 1; c < n && lane < n; c++) row[c] = 0;
+  wait_for_warp();
+  put_matrix(j, a, apart, j->factors, i * n * n, n, n);
+  if (lane == 0) ((int32_t *)j->info)[i] = stopped;
+}
+
 /* ---- Householder's reflections ---- */
 
 static SHARED double shared_tau, shared_length, shared_below;
