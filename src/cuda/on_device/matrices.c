@@ -4,7 +4,7 @@
  * wk__cuda_matrices, a wk__cuda_tiny_matrices, a wk__cuda_row_orders. Tests: tests/cuda/test_linalg.py. */
 #include "cuda/matrices.h"
 
-#include "cuda/on_device/lu.h"
+#include "cuda/on_device/lu_blocks.h"
 #include "cuda/on_device/values.h"
 
 INLINE double root(double x) { return __nvvm_sqrt_rn_d(x); }
@@ -15,18 +15,17 @@ LAUNCH_BOUNDS("(lu|triangular)", 512, 1);
 
 KERNEL(lu)(wk__cuda_matrices given) {
   const wk__cuda_matrices *j = &given;
-  const group g = block_group();
   int64_t i = block_index(), steps = j->m < j->n ? j->m : j->n;
   int m = (int)j->m, n = (int)j->n, k = (int)j->k;
   double *a = (double *)j->a + i * j->m * j->n, *b = (double *)j->b + i * j->n * j->k;
   int32_t *pivots = j->pivots ? (int32_t *)j->pivots + i * steps : 0;
-  int failed = lu(g, a, n, m, n, j->pivot, b, k, j->b ? k : 0, pivots);
-  if (j->info && g.thread == 0) ((int32_t *)j->info)[i] = failed;
+  int failed = lu_in_blocks(a, n, m, n, j->pivot, b, k, j->b ? k : 0, pivots);
+  if (j->info && thread_index() == 0) ((int32_t *)j->info)[i] = failed;
   if (j->b) {
-    solve_triangular(g, a, n, b, k, n, k, false, true);
-    solve_triangular(g, a, n, b, k, n, k, true, false);
+    solve_triangular_in_blocks(a, n, b, k, n, k, false, true);
+    solve_triangular_in_blocks(a, n, b, k, n, k, true, false);
   }
-  if (j->values && g.thread == 0)
+  if (j->values && thread_index() == 0)
     ((double *)j->values)[i] = determinant(a, n, pivots, n, j->logs ? (double *)j->logs + i : 0);
 }
 
@@ -34,7 +33,11 @@ KERNEL(triangular)(wk__cuda_matrices given) {
   const wk__cuda_matrices *j = &given;
   const double *a = (const double *)j->a + block_index() * j->n * j->n;
   double *b = (double *)j->b + block_index() * j->n * j->k;
-  solve_triangular(block_group(), a, (int)j->n, b, (int)j->k, (int)j->n, (int)j->k, j->upper, j->unit);
+  int n = (int)j->n, k = (int)j->k;
+  if (j->upper)
+    solve_triangular_in_blocks(a, n, b, k, n, k, true, j->unit);
+  else
+    solve_triangular_in_blocks(a, n, b, k, n, k, false, j->unit);
 }
 
 /* ---- LU of tiny matrices, in shared memory ---- */
