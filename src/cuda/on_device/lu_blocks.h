@@ -6,7 +6,7 @@
 
 #include "cuda/on_device/lu.h"
 
-enum { PANEL = 16, PANEL_ROWS = 256, PANEL_APART = PANEL + 1 };
+enum { PANEL = 16, PANEL_ROWS = 256, PANEL_APART = PANEL + 1, PANEL_TOGETHER = 2 };
 
 static SHARED double panel_numbers[PANEL_ROWS * PANEL_APART];
 static SHARED int32_t panel_pivots[PANEL];
@@ -35,11 +35,11 @@ INLINE void take_all(double *x, int apart, int count, int columns, const double 
     double own[PANEL];
 #pragma unroll
     for (int s = 0; s < PANEL; s++) own[s] = u[s * u_apart + c];
-    for (int first = warp; first < count; first += TOGETHER * warps) {
-      double sums[TOGETHER];
-      int rows[TOGETHER];
+    for (int first = warp; first < count; first += PANEL_TOGETHER * warps) {
+      double sums[PANEL_TOGETHER];
+      int rows[PANEL_TOGETHER];
 #pragma unroll
-      for (int r = 0; r < TOGETHER; r++) {
+      for (int r = 0; r < PANEL_TOGETHER; r++) {
         rows[r] = first + r * warps < count ? first + r * warps : first;
         sums[r] = x[rows[r] * apart + c];
       }
@@ -47,10 +47,10 @@ INLINE void take_all(double *x, int apart, int count, int columns, const double 
       for (int step = 0; step < PANEL; step++) {
         int s = down ? PANEL - 1 - step : step;
 #pragma unroll
-        for (int r = 0; r < TOGETHER; r++) sums[r] -= own[s] * factors[rows[r] * factors_apart + s];
+        for (int r = 0; r < PANEL_TOGETHER; r++) sums[r] -= own[s] * factors[rows[r] * factors_apart + s];
       }
 #pragma unroll
-      for (int r = 0; r < TOGETHER; r++)
+      for (int r = 0; r < PANEL_TOGETHER; r++)
         if (first + r * warps < count) x[rows[r] * apart + c] = sums[r];
     }
   }
