@@ -71,6 +71,7 @@ static const pass passes[] = {
     {"dead", wk__graph_remove_dead, NULL},
     {"layout", NULL, layout},
     {"weights", NULL, weights},
+    {"casts", wk__part_casts, NULL},
     {"fuse", NULL, fuse},
 };
 

@@ -639,3 +639,20 @@ def test_softmax_of_what_is_no_number():
         expected = f(x)
         for _ in range(3):
             assert wick.allclose(compiled(x), expected, rtol=0, atol=0, equal_nan=True)
+
+
+def test_small_floats_become_wide_in_each_kernel():
+    """A bfloat16 that rows and columns use as float32 is read by both, and not stored as float32."""
+
+    def function(x, y):
+        wide = x.float()
+        return wide.softmax(1).amax(1), (wide * y).sum(0), wide.sum(0)
+
+    x, y = wick.randn(24, 40).bfloat16(), wick.randn(24, 40)
+    compiled = _C.Compiled(function)
+    for _ in range(3):
+        for a, b in zip(compiled(x, y), function(x, y), strict=True):
+            assert wick.equal(a, b)
+    graph = compiled.kernels()[0]["graph"]
+    calls = graph[graph.index("graph(") :].splitlines()[1:]
+    assert len(re.findall("= kernel_", graph)) >= 2 and not any("f32[24, 40]" in call for call in calls), graph

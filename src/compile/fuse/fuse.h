@@ -151,6 +151,9 @@ WK_MUST_USE wk_status wk__decompose(wk__graph *graph, bool *out_changed);
 WK_MUST_USE wk_status wk__multiply_bytes(wk__graph *graph, bool *out_changed);
 /* layout.c: images with the channels last, as choices->channels_last says. */
 WK_MUST_USE wk_status wk__place_layouts(wk__graph *graph, const wk__choices *choices, bool *out_changed);
+/* casts.c, a pass: small floats become wide where they are used. */
+WK_MUST_USE wk_status wk__part_casts(wk__graph *graph, bool *out_changed);
+
 /* weights.c: for weights with at least so many small products. */
 WK_MUST_USE wk_status wk__lay_out_weights(wk__graph *graph, int64_t fewest_products);
 

@@ -29,15 +29,6 @@ static const wk__place *place_in(const wk__group *g, wk__memory memory) {
   return found;
 }
 
-/* Rows that do not fit what is kept between phases are computed again in each: not for chains of reductions. */
-static bool is_too_long(const wk__group *a, const wk__group *b, const wk__join *join) {
-  int64_t length = 1;
-  if (!a->has_reduction || !b->has_reduction) return false;
-  for (int l = 0; l < join->count; l++)
-    if (join->loops[l].loop.reduced) length *= wk__hint(join->loops[l].loop.size);
-  return length > wk__group_device(a)->facts->kept_elements;
-}
-
 /* ---- what one reads of the other ---- */
 
 static const wk__region *maker_of(const wk__group *g, wk__memory memory, const wk__place **out_stored) {
@@ -49,6 +40,26 @@ static const wk__region *maker_of(const wk__group *g, wk__memory memory, const w
       return g->regions[r];
     }
   return NULL;
+}
+
+static bool reads_of(const wk__group *reader, const wk__group *maker) {
+  const wk__place *stored;
+  for (int r = 0; r < reader->region_count; r++)
+    for (int i = 0; i < reader->regions[r]->place_count; i++) {
+      wk__memory m = reader->regions[r]->places[i].memory;
+      if (m && maker_of(maker, m, &stored)) return true;
+    }
+  return false;
+}
+
+/* Rows that do not fit what is kept between phases are computed again in each: not for chains of reductions. Those that
+ * only read the same are of one phase. */
+static bool is_too_long(const wk__group *a, const wk__group *b, const wk__join *join) {
+  int64_t length = 1;
+  if (!a->has_reduction || !b->has_reduction || (!reads_of(a, b) && !reads_of(b, a))) return false;
+  for (int l = 0; l < join->count; l++)
+    if (join->loops[l].loop.reduced) length *= wk__hint(join->loops[l].loop.size);
+  return length > wk__group_device(a)->facts->kept_elements;
 }
 
 /* One element of the row that the group makes: the same place but for one reduced loop, whose number is a value. */

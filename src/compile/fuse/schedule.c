@@ -320,6 +320,7 @@ static wk_status visit_call(scheduler *s, wk__graph_node *node, int32_t *last_ra
   }
   WK_TRY(make_group(s, node));
   if (!s->clusters[u].group) return WK_OK;
+  if (node->flags & WK__GRAPH_WAITS) return WK_OK;
   candidate list[MAX_CANDIDATES];
   int count = 0;
   const wk__region *region = s->clusters[u].group->regions[0];
