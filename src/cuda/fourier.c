@@ -1,7 +1,8 @@
 /* Fourier transforms on the device, a dim at a time, of any length. Rows that a block holds are one launch
  * (fourier_plan.c, on_device/fourier.c); longer ones are matrices, whose columns are transformed, turned by roots, and
- * then their rows; lengths with a large prime factor are convolutions with a chirp (L. Bluestein, 1970), whose length is
- * a power of two. An even number of reals is half as many pairs. Tests: tests/cuda/test_fourier.py, tests/device/. */
+ * then their rows; lengths with a large prime factor are convolutions with a chirp (L. Bluestein, 1970), whose length
+ * is a power of two. An even number of reals is half as many pairs. Tests: tests/cuda/test_fourier.py, tests/device/.
+ */
 #include <math.h>
 #include <stdlib.h>
 
@@ -23,9 +24,8 @@ static int dim_of(const wk_tensor *t, wk_int dim) {
 static wk__cuda_rows rows_of(const wk_tensor *t, int dim) {
   int64_t item = (int64_t)wk__itemsize(t);
   int n = 0;
-  wk__cuda_rows r = {.step = wk__stride(t, dim) * item,
-                     .second = wk__part_count(t) == 2 ? item / 2 : 0,
-                     .count = wk__size(t, dim)};
+  wk__cuda_rows r = {
+      .step = wk__stride(t, dim) * item, .second = wk__part_count(t) == 2 ? item / 2 : 0, .count = wk__size(t, dim)};
   for (int d = 0; d < t->ndim; d++)
     if (d != dim) r.jump[n++] = wk__stride(t, d) * item;
   return r;

@@ -59,11 +59,10 @@ typedef struct wk__cuda_fourier {
   int32_t lanes, dims; /* rows that a block has, the other dims */
   int32_t from_how, to_how, swaps_from, swaps_to;
   uint32_t by_n, by_lanes, by_count;
-  int32_t stage_count, reserved[2];
+  int32_t stage_count;
   wk__cuda_fourier_stage stages[WK__FOURIER_STAGES];
 } wk__cuda_fourier;
 enum { WK__FOURIER_ADDRESSES = 4 };
-
 
 /* e / d is the high word of e times this, or, where it is 0, e: for e and d below 2^16. */
 static inline uint32_t wk__fourier_divider(int64_t d) {

@@ -77,7 +77,8 @@ static int64_t set_stages(wk__cuda_fourier *f) {
   (void)radices_of(f->n, radices, &f->stage_count);
   for (int i = 0; i < f->stage_count; i++) {
     int radix = radices[i], apart = (int)(f->n / radix);
-    f->stages[i] = (wk__cuda_fourier_stage){radix, set, apart, at, wk__fourier_divider(apart), wk__fourier_divider(set)};
+    f->stages[i] =
+        (wk__cuda_fourier_stage){radix, set, apart, at, wk__fourier_divider(apart), wk__fourier_divider(set)};
     at += is_sum(radix) ? radix * set : (radix - 1) * set;
     set *= radix;
   }
@@ -88,8 +89,8 @@ static int64_t turn_count(int64_t order) { return WK__FOURIER_NEAR + order / WK_
 
 /* ---- launches ---- */
 
-static wk_status launch(const wk__fourier_place *p, wk__cuda_fourier *f, const char *kernel, int64_t blocks, int threads,
-                        uint64_t own) {
+static wk_status launch(const wk__fourier_place *p, wk__cuda_fourier *f, const char *kernel, int64_t blocks,
+                        int threads, uint64_t own) {
   char name[32];
   snprintf(name, sizeof name, "kernel_%s_%s", kernel, p->wide ? "double" : "float");
   return wk__cuda_call_unit(p->on, &(wk__cuda_unit_call){.module = WK__CUDA_FOURIER,
@@ -131,7 +132,7 @@ static wk__cuda_fourier filling(const wk__cuda_fourier *f, uint64_t at, bool is_
   return t;
 }
 
-/* Outside of recordings, in memory that is nobody else's; other streams do not wait for this one, so the host does. */
+/* Outside of recordings, in memory of its own; other streams do not wait for this one, so the host does. */
 static wk_status keep(const wk__fourier_place *p, const wk__cuda_fourier *f, int64_t count, table *t) {
   wk__cuda_stream *own = p->device->default_stream, *s = wk__cuda_stream_of(wk__stream_of(p->on->device));
   int64_t capacity, bytes = count * (p->wide ? 16 : 8);

@@ -1,7 +1,7 @@
 /* Linear algebra of small real matrices on the device, in double, a block a matrix, or a warp (on_device/matrices.c):
- * LU and what is made of it, triangles, Cholesky, QR. The bits are those of the CPU's routines. Large matrices, of which few are
- * computed at a time, are cuSOLVER's where it is found, else the host's; complex ones are the host's. Singular values
- * and eigenvalues are those of spectra.c. Tests: tests/cuda/test_linalg.py, tests/device/. */
+ * LU and what is made of it, triangles, Cholesky, QR. The bits are those of the CPU's routines. Large matrices, of
+ * which few are computed at a time, are cuSOLVER's where it is found, else the host's; complex ones are the host's.
+ * Singular values and eigenvalues are those of spectra.c. Tests: tests/cuda/test_linalg.py, tests/device/. */
 #include "cuda/cusolver.h"
 #include "cuda/kernels.h"
 #include "cuda/matrices.h"
@@ -179,7 +179,8 @@ static wk_status determinant(wk__call *c) {
   wk_tensor *a = c->args[0].tensor, *logs = NULL;
   int64_t count = wk__numel(a) / (rows_of(a) * columns_of(a));
   wk_tensor *values = room(a, count, 1, WK_FLOAT64);
-  if (!values || (c->op->schema.result_count > 1 && !(logs = room(a, count, 1, WK_FLOAT64)))) return wk_error_category();
+  if (!values || (c->op->schema.result_count > 1 && !(logs = room(a, count, 1, WK_FLOAT64))))
+    return wk_error_category();
   WK_TRY(run_determinants(a, values, logs));
   WK_TRY(give(values, c->outputs[0]));
   return logs ? give(logs, c->outputs[1]) : WK_OK;

@@ -105,7 +105,8 @@ INLINE void NAME(put)(uint32_t at, pair x) {
 INLINE void NAME(stage)(const wk__cuda_fourier *f, const wk__cuda_fourier_stage *s, uint32_t lanes, const int radix) {
   const int sets = EACH / radix;
   const whole *roots = (const whole *)f->roots + s->table;
-  uint32_t total = lanes * (uint32_t)s->apart, set = (uint32_t)s->set, apart = (uint32_t)s->apart, first = this_thread();
+  uint32_t total = lanes * (uint32_t)s->apart, set = (uint32_t)s->set, apart = (uint32_t)s->apart,
+           first = this_thread();
   pair v[EACH];
   UNROLL for (int u = 0; u < sets; u++) {
     uint32_t b = first + (uint32_t)(u * thread_count());
@@ -286,14 +287,14 @@ ENTRY(NAME(rows))(wk__cuda_fourier given) {
   for (int i = 0; i < f->stage_count; i++) {
     const wk__cuda_fourier_stage *s = &f->stages[i];
     switch (s->radix) {
-#define RADIX(r)                  \
-  case r:                         \
-    NAME(stage)(f, s, lanes, r);  \
+#define RADIX(r)                 \
+  case r:                        \
+    NAME(stage)(f, s, lanes, r); \
     break;
-      RADIX(2) RADIX(3) RADIX(4) RADIX(5) RADIX(7) RADIX(8) RADIX(11) RADIX(13) RADIX(16)
+      RADIX(2)
+      RADIX(3) RADIX(4) RADIX(5) RADIX(7) RADIX(8) RADIX(11) RADIX(13) RADIX(16)
 #undef RADIX
-      default:
-        NAME(stage_of_sums)(f, s, lanes);
+          default : NAME(stage_of_sums)(f, s, lanes);
     }
   }
   NAME(store)(f, lanes);
@@ -347,7 +348,8 @@ INLINE void NAME(put_root)(whole *at, int64_t k, int64_t n) {
 
 ENTRY(NAME(tables))(wk__cuda_fourier given) {
   const wk__cuda_fourier *f = &given;
-  int64_t first = (int64_t)block_index() * thread_count() + thread_index(), step = (int64_t)block_count() * thread_count();
+  int64_t first = (int64_t)block_index() * thread_count() + thread_index(),
+          step = (int64_t)block_count() * thread_count();
   for (int i = 0; i < f->stage_count; i++) {
     const wk__cuda_fourier_stage *s = &f->stages[i];
     int64_t set = s->set, order = set * s->radix;

@@ -120,8 +120,8 @@ INLINE int lu(const group g, double *a, int apart, int m, int n, bool pivot, dou
 /* ---- triangles ---- */
 
 /* b (n, k): what is done is taken from all other rows at once. */
-INLINE void solve_triangular(const group g, const double *a, int apart, double *b, int b_apart, int n, int k, bool upper,
-                             bool unit) {
+INLINE void solve_triangular(const group g, const double *a, int apart, double *b, int b_apart, int n, int k,
+                             bool upper, bool unit) {
   for (int step = 0; step < n; step++) {
     int i = upper ? n - 1 - step : step, rows = n - 1 - step;
     if (!unit) {

@@ -1,5 +1,5 @@
-/* Factorisations of small matrices, and solving with them, a block a matrix, or a warp where a matrix and its right-hand
- * sides are at most 32 wide: each element has the operations that the CPU's routines give it, in their order
+/* Factorisations of small matrices, and solving with them, a block a matrix, or a warp where a matrix and its
+ * right-hand sides are at most 32 wide: each element has the operations that the CPU's routines give it, in their order
  * (cpu/linalg/lu_body.h, cholesky_body.h, householder_body.h), threads share out rows or columns. In: a
  * wk__cuda_matrices, a wk__cuda_tiny_matrices, a wk__cuda_row_orders. Tests: tests/cuda/test_linalg.py. */
 #include "cuda/matrices.h"
@@ -44,14 +44,15 @@ KERNEL(triangular)(wk__cuda_matrices given) {
 
 extern SHARED double shared_matrices[]; /* by warp: a, b, pivots */
 
-INLINE void get_matrix(const wk__cuda_tiny_matrices *j, double *to, int apart, uint64_t from, int64_t first, int m, int n) {
+INLINE void get_matrix(const wk__cuda_tiny_matrices *j, double *to, int apart, uint64_t from, int64_t first, int m,
+                       int n) {
   for (int e = thread_index() % WARP; e < m * n; e += WARP) {
     double x = j->is_float ? (double)((const float *)from)[first + e] : ((const double *)from)[first + e];
     to[e / n * apart + e % n] = x;
   }
 }
-INLINE void put_matrix(const wk__cuda_tiny_matrices *j, const double *from, int apart, uint64_t to, int64_t first, int m,
-                       int n) {
+INLINE void put_matrix(const wk__cuda_tiny_matrices *j, const double *from, int apart, uint64_t to, int64_t first,
+                       int m, int n) {
   for (int e = thread_index() % WARP; e < m * n; e += WARP) {
     double x = from[e / n * apart + e % n];
     if (j->is_float)
@@ -148,8 +149,8 @@ KERNEL(cholesky)(wk__cuda_matrices given) {
   if (thread_index() == 0) ((int32_t *)j->info)[block_index()] = (int32_t)failed;
 }
 
-/* A warp a matrix, in shared memory: a row is a lane's, which takes the squares of its numbers from its diagonal element
- * as they come. */
+/* A warp a matrix, in shared memory: a row is a lane's, which takes the squares of its numbers from its diagonal
+ * element as they come. */
 KERNEL(tiny_cholesky)(wk__cuda_tiny_matrices given) {
   const wk__cuda_tiny_matrices *j = &given;
   int n = j->n, apart = WK__TINY_APART(n), lane = thread_index() % WARP, warp = thread_index() / WARP, stopped = 0;
