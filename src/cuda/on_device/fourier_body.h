@@ -287,14 +287,35 @@ ENTRY(NAME(rows))(wk__cuda_fourier given) {
   for (int i = 0; i < f->stage_count; i++) {
     const wk__cuda_fourier_stage *s = &f->stages[i];
     switch (s->radix) {
-#define RADIX(r)                 \
-  case r:                        \
-    NAME(stage)(f, s, lanes, r); \
-    break;
-      RADIX(2)
-      RADIX(3) RADIX(4) RADIX(5) RADIX(7) RADIX(8) RADIX(11) RADIX(13) RADIX(16)
-#undef RADIX
-          default : NAME(stage_of_sums)(f, s, lanes);
+      case 2:
+        NAME(stage)(f, s, lanes, 2);
+        break;
+      case 3:
+        NAME(stage)(f, s, lanes, 3);
+        break;
+      case 4:
+        NAME(stage)(f, s, lanes, 4);
+        break;
+      case 5:
+        NAME(stage)(f, s, lanes, 5);
+        break;
+      case 7:
+        NAME(stage)(f, s, lanes, 7);
+        break;
+      case 8:
+        NAME(stage)(f, s, lanes, 8);
+        break;
+      case 11:
+        NAME(stage)(f, s, lanes, 11);
+        break;
+      case 13:
+        NAME(stage)(f, s, lanes, 13);
+        break;
+      case 16:
+        NAME(stage)(f, s, lanes, 16);
+        break;
+      default:
+        NAME(stage_of_sums)(f, s, lanes);
     }
   }
   NAME(store)(f, lanes);
