@@ -3,7 +3,6 @@
 #include "cuda/fourier_plan.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "cuda/recording.h"
@@ -91,10 +90,8 @@ static int64_t turn_count(int64_t order) { return WK__FOURIER_NEAR + order / WK_
 
 static wk_status launch(const wk__fourier_place *p, wk__cuda_fourier *f, const char *kernel, int64_t blocks,
                         int threads, uint64_t own) {
-  char name[32];
-  snprintf(name, sizeof name, "kernel_%s_%s", kernel, p->wide ? "double" : "float");
-  return wk__cuda_call_unit(p->on, &(wk__cuda_unit_call){.module = WK__CUDA_FOURIER,
-                                                         .kernel = name,
+  return wk__cuda_call_unit(p->on, &(wk__cuda_unit_call){.module = p->wide ? WK__CUDA_FOURIER_F64 : WK__CUDA_FOURIER,
+                                                         .kernel = kernel,
                                                          .blocks = blocks,
                                                          .threads = threads,
                                                          .words = f,
@@ -119,7 +116,8 @@ static int kept_count;
 
 /* Fills the stages' roots at f->roots, or turns at f->turns. */
 static wk_status fill(const wk__fourier_place *p, wk__cuda_fourier *f, int64_t count) {
-  return launch(p, f, "tables", wk__min(wk__ceil_div(count, WK__FOURIER_THREADS), MOST_BLOCKS), WK__FOURIER_THREADS, 0);
+  return launch(p, f, "kernel_tables", wk__min(wk__ceil_div(count, WK__FOURIER_THREADS), MOST_BLOCKS),
+                WK__FOURIER_THREADS, 0);
 }
 
 /* The launch that fills a table, without rows. */
@@ -247,7 +245,7 @@ wk_status wk__fourier_run_rows(const wk__fourier_place *p, wk__cuda_fourier f) {
   f.by_count = wk__fourier_divider(f.out.count);
   WK_TRY(set_table(p, &f, roots, false, &own));
   WK_TRY(set_table(p, &f, f.order ? turn_count(f.order) : 0, true, &own));
-  return launch(p, &f, "rows", wk__ceil_div(f.rows, f.lanes), threads_of(&f), own);
+  return launch(p, &f, "kernel_rows", wk__ceil_div(f.rows, f.lanes), threads_of(&f), own);
 }
 
 wk_status wk__fourier_run_numbers(const wk__fourier_place *p, wk__cuda_fourier f) {
@@ -255,5 +253,5 @@ wk_status wk__fourier_run_numbers(const wk__fourier_place *p, wk__cuda_fourier f
   int64_t blocks = wk__ceil_div(f.rows * f.out.count, WK__FOURIER_THREADS);
   set_orders(p, &f);
   WK_TRY(set_table(p, &f, f.order && !f.turns ? turn_count(f.order) : 0, true, &own));
-  return launch(p, &f, "numbers", wk__min(blocks, MOST_BLOCKS), WK__FOURIER_THREADS, own);
+  return launch(p, &f, "kernel_numbers", wk__min(blocks, MOST_BLOCKS), WK__FOURIER_THREADS, own);
 }
