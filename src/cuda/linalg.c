@@ -52,14 +52,18 @@ static wk__cuda_matrices matrices_of(const wk_tensor *a) {
   return j;
 }
 
-static wk_status run(const wk_tensor *on, wk__cuda_matrices *j, const char *kernel) {
+/* A row of Cholesky's is a thread's, whose registers are many. */
+static int threads_for(const wk__cuda_matrices *j, const char *kernel) {
   bool is_lu = !strcmp(kernel, "kernel_lu") || !strcmp(kernel, "kernel_triangular");
-  int64_t widest = wk__max(wk__max(j->m, j->n), j->k), most = is_lu ? WK__LU_THREADS : WK__MATRICES_THREADS;
-  int threads = (int)wk__min(wk__ceil_div(widest * 4, 32) * 32, most);
+  int64_t widest = wk__max(wk__max(j->m, j->n), j->k), wanted = strcmp(kernel, "kernel_cholesky") ? widest * 4 : widest;
+  return (int)wk__min(wk__ceil_div(wanted, 32) * 32, is_lu ? WK__LU_THREADS : WK__MATRICES_THREADS);
+}
+
+static wk_status run(const wk_tensor *on, wk__cuda_matrices *j, const char *kernel) {
   return wk__cuda_call_unit(on, &(wk__cuda_unit_call){.module = WK__CUDA_SMALL_MATRICES,
                                                       .kernel = kernel,
                                                       .blocks = j->count,
-                                                      .threads = threads,
+                                                      .threads = threads_for(j, kernel),
                                                       .words = j,
                                                       .word_count = (int)(sizeof *j / 8),
                                                       .address_count = WK__MATRICES_ADDRESSES});

@@ -4,6 +4,7 @@
  * wk__cuda_matrices, a wk__cuda_tiny_matrices, a wk__cuda_row_orders. Tests: tests/cuda/test_linalg.py. */
 #include "cuda/matrices.h"
 
+#include "cuda/on_device/cholesky.h"
 #include "cuda/on_device/lu_blocks.h"
 #include "cuda/on_device/values.h"
 
@@ -120,33 +121,16 @@ INLINE double dot(const double *x, const double *y, int64_t n) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-static SHARED int64_t failed;
+LAUNCH_BOUNDS("cholesky", 256, 1);
 
-/* Column after column; rows are the threads'. What lies behind the first diagonal element that is not positive stays.
- */
 KERNEL(cholesky)(wk__cuda_matrices given) {
   const wk__cuda_matrices *j = &given;
-  int64_t n = j->n;
-  double *a = (double *)j->a + block_index() * n * n;
-  bool stops = false; /* as all threads have seen it between two barriers */
-  if (thread_index() == 0) failed = 0;
-  wait_for_block();
-  for (int64_t c = 0; c < n && !stops; c++) {
-    if (thread_index() == 0) {
-      double rest = a[c * n + c];
-      for (int64_t o = 0; o < c; o++) rest -= a[c * n + o] * a[c * n + o];
-      if (!(rest > 0)) failed = c + 1;
-      a[c * n + c] = rest > 0 ? root(rest) : rest;
-    }
-    wait_for_block();
-    stops = failed;
-    for (int64_t i = c + 1 + thread_index(); i < n && !stops; i += thread_count())
-      a[i * n + c] = (a[i * n + c] - dot(a + i * n, a + c * n, c)) * (1 / a[c * n + c]);
-    wait_for_block();
-  }
-  for (int64_t e = thread_index(); e < n * n; e += thread_count())
+  int n = (int)j->n;
+  double *a = (double *)j->a + block_index() * j->n * j->n;
+  int failed = cholesky_in_strips(a, n);
+  for (int e = thread_index(); e < n * n; e += thread_count())
     if (e % n > e / n) a[e] = 0;
-  if (thread_index() == 0) ((int32_t *)j->info)[block_index()] = (int32_t)failed;
+  if (thread_index() == 0) ((int32_t *)j->info)[block_index()] = failed;
 }
 
 /* A warp a matrix, in shared memory: a row is a lane's, which takes the squares of its numbers from its diagonal
