@@ -12,6 +12,6 @@ typedef struct wk__cuda_jacobi {
   int64_t n, m;
   double shift;
 } wk__cuda_jacobi;
-enum { WK__JACOBI_ADDRESSES = 3, WK__JACOBI_THREADS = 256 };
+enum { WK__JACOBI_ADDRESSES = 3, WK__JACOBI_THREADS = 256, WK__JACOBI_THREADS_OF_FEW = 1024 };
 
 #endif

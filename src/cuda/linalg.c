@@ -1,6 +1,6 @@
-/* Linear algebra of small real matrices on the device, in double, a block a matrix (on_device/matrices.c): LU and what
- * is made of it, triangles, Cholesky, QR. The bits are those of the CPU's routines. Large matrices, of which few are
- * computed at a time, and complex ones, are cuSOLVER's where it is found, else the host's. Singular values
+/* Linear algebra of small real matrices on the device, in double, a block a matrix, or a warp (on_device/matrices.c):
+ * LU and what is made of it, triangles, Cholesky, QR. The bits are those of the CPU's routines. Large matrices, of
+ * which few are computed at a time, and complex ones, are cuSOLVER's where it is found, else the host's. Singular values
  * and eigenvalues are those of spectra.c. Tests: tests/cuda/test_linalg.py, tests/device/. */
 #include "cuda/cusolver.h"
 #include "cuda/kernels.h"
@@ -52,22 +52,92 @@ static wk__cuda_matrices matrices_of(const wk_tensor *a) {
   return j;
 }
 
+/* A row of Cholesky's is a thread's, whose registers are many. */
+static int threads_for(const wk__cuda_matrices *j, const char *kernel) {
+  bool is_lu = !strcmp(kernel, "kernel_lu") || !strcmp(kernel, "kernel_triangular");
+  int64_t widest = wk__max(wk__max(j->m, j->n), j->k), wanted = strcmp(kernel, "kernel_cholesky") ? widest * 4 : widest;
+  return (int)wk__min(wk__ceil_div(wanted, 32) * 32, is_lu ? WK__LU_THREADS : WK__MATRICES_THREADS);
+}
+
 static wk_status run(const wk_tensor *on, wk__cuda_matrices *j, const char *kernel) {
-  int64_t widest = wk__max(wk__max(j->m, j->n), j->k);
-  int threads = (int)wk__min(wk__ceil_div(widest * 4, 32) * 32, WK__MATRICES_THREADS);
   return wk__cuda_call_unit(on, &(wk__cuda_unit_call){.module = WK__CUDA_SMALL_MATRICES,
                                                       .kernel = kernel,
                                                       .blocks = j->count,
-                                                      .threads = threads,
+                                                      .threads = threads_for(j, kernel),
                                                       .words = j,
                                                       .word_count = (int)(sizeof *j / 8),
                                                       .address_count = WK__MATRICES_ADDRESSES});
+}
+
+/* ---- tiny matrices, a warp each ---- */
+
+static bool is_tiny(const wk_tensor *a, int64_t k) {
+  return rows_of(a) <= WK__TINY_MOST && columns_of(a) <= WK__TINY_MOST && k <= WK__TINY_MOST &&
+         (a->dtype == WK_FLOAT32 || a->dtype == WK_FLOAT64);
+}
+
+/* Where a result is written: itself, or memory that is copied there. */
+static wk_tensor *written(wk_tensor *out) {
+  return wk__is_contiguous(out) ? out : wk_new_empty(out, out->sizes, out->ndim, WK_DTYPE_NONE, NONE);
+}
+static wk_status finish(wk_tensor *made, wk_tensor *out) { return made == out ? WK_OK : wk__copy_into(out, made); }
+
+static wk__cuda_tiny_matrices tiny_of(const wk_tensor *a) {
+  wk__cuda_tiny_matrices j = {.a = wk__cuda_at(a), .m = (int32_t)rows_of(a), .n = (int32_t)columns_of(a), .pivot = 1};
+  j.count = wk__numel(a) / (j.m * j.n);
+  j.is_float = a->dtype == WK_FLOAT32;
+  return j;
+}
+
+static wk_status run_tiny(const wk_tensor *on, wk__cuda_tiny_matrices *j, const char *kernel) {
+  int each = WK__TINY_DOUBLES(j->m, j->n, j->k) * 8, warps = (int)wk__min(WK__TINY_SHARED / each, WK__TINY_WARPS);
+  return wk__cuda_call_unit(on, &(wk__cuda_unit_call){.module = WK__CUDA_SMALL_MATRICES,
+                                                      .kernel = kernel,
+                                                      .blocks = wk__ceil_div(j->count, warps),
+                                                      .threads = 32 * warps,
+                                                      .shared = each * warps,
+                                                      .words = j,
+                                                      .word_count = (int)(sizeof *j / 8),
+                                                      .address_count = WK__TINY_ADDRESSES});
+}
+
+static wk_status tiny_lu_factor(wk__call *c) {
+  WK__ARGS(linalg_lu_factor_ex);
+  wk_tensor *a = wk_contiguous(c->args[A_A].tensor, NULL), *factors = written(c->outputs[0]);
+  if (!a || !factors) return wk_error_category();
+  wk__cuda_tiny_matrices j = tiny_of(a);
+  j.factors = wk__cuda_at(factors), j.pivots = wk__cuda_at(c->outputs[1]), j.info = wk__cuda_at(c->outputs[2]);
+  j.pivot = wk__arg_bool(c, A_pivot);
+  WK_TRY(run_tiny(a, &j, "kernel_tiny_lu"));
+  return finish(factors, c->outputs[0]);
+}
+
+static wk_status tiny_solve(wk__call *c) {
+  WK__ARGS(_linalg_solve);
+  wk_tensor *a = wk_contiguous(c->args[A_A].tensor, NULL), *b = wk_contiguous(c->args[A_B].tensor, NULL);
+  wk_tensor *solution = written(c->outputs[0]);
+  if (!a || !b || !solution) return wk_error_category();
+  wk__cuda_tiny_matrices j = tiny_of(a);
+  j.b = wk__cuda_at(b), j.k = (int32_t)columns_of(b);
+  j.solution = wk__cuda_at(solution), j.info = wk__cuda_at(c->outputs[1]);
+  WK_TRY(run_tiny(a, &j, "kernel_tiny_lu"));
+  return finish(solution, c->outputs[0]);
+}
+
+static wk_status tiny_cholesky(wk__call *c) {
+  wk_tensor *a = wk_contiguous(c->args[0].tensor, NULL), *factors = written(c->outputs[0]);
+  if (!a || !factors) return wk_error_category();
+  wk__cuda_tiny_matrices j = tiny_of(a);
+  j.factors = wk__cuda_at(factors), j.info = wk__cuda_at(c->outputs[1]);
+  WK_TRY(run_tiny(a, &j, "kernel_tiny_cholesky"));
+  return finish(factors, c->outputs[0]);
 }
 
 /* ---- LU ---- */
 
 static wk_status lu_factor(wk__call *c) {
   WK__ARGS(linalg_lu_factor_ex);
+  if (is_tiny(c->args[A_A].tensor, 0)) return tiny_lu_factor(c);
   wk_tensor *a = opened(c->args[A_A].tensor);
   if (!a) return wk_error_category();
   wk__cuda_matrices j = matrices_of(a);
@@ -79,6 +149,7 @@ static wk_status lu_factor(wk__call *c) {
 
 static wk_status solve(wk__call *c) {
   WK__ARGS(_linalg_solve);
+  if (is_tiny(c->args[A_A].tensor, columns_of(c->args[A_B].tensor))) return tiny_solve(c);
   wk_tensor *a = opened(c->args[A_A].tensor), *b = opened(c->args[A_B].tensor);
   if (!a || !b) return wk_error_category();
   wk__cuda_matrices j = matrices_of(a);
@@ -90,19 +161,33 @@ static wk_status solve(wk__call *c) {
   return give(b, c->outputs[0]);
 }
 
+/* Determinants of a, and with logs their lengths'. */
+static wk_status run_determinants(wk_tensor *a, const wk_tensor *values, const wk_tensor *logs) {
+  if (is_tiny(a, 0)) {
+    wk_tensor *plain = wk_contiguous(a, NULL);
+    if (!plain) return wk_error_category();
+    wk__cuda_tiny_matrices j = tiny_of(plain);
+    j.values = wk__cuda_at(values), j.logs = wk__cuda_at(logs);
+    return run_tiny(plain, &j, "kernel_tiny_lu");
+  }
+  wk_tensor *wide = opened(a);
+  if (!wide) return wk_error_category();
+  wk__cuda_matrices j = matrices_of(wide);
+  wk_tensor *pivots = room(wide, j.count, j.n, WK_INT32);
+  if (!pivots) return wk_error_category();
+  j.pivots = wk__cuda_at(pivots), j.values = wk__cuda_at(values), j.logs = wk__cuda_at(logs);
+  return run(wide, &j, "kernel_lu");
+}
+
 static wk_status determinant(wk__call *c) {
-  bool apart = c->op->schema.result_count > 1;
-  wk_tensor *a = opened(c->args[0].tensor);
-  if (!a) return wk_error_category();
-  wk__cuda_matrices j = matrices_of(a);
-  wk_tensor *pivots = room(a, j.count, j.n, WK_INT32), *values = room(a, j.count, 1, WK_FLOAT64);
-  wk_tensor *logs = values && apart ? room(a, j.count, 1, WK_FLOAT64) : values;
-  if (!pivots || !logs) return wk_error_category();
-  j.pivots = wk__cuda_at(pivots), j.values = wk__cuda_at(values);
-  if (apart) j.logs = wk__cuda_at(logs);
-  WK_TRY(run(a, &j, "kernel_lu"));
+  wk_tensor *a = c->args[0].tensor, *logs = NULL;
+  int64_t count = wk__numel(a) / (rows_of(a) * columns_of(a));
+  wk_tensor *values = room(a, count, 1, WK_FLOAT64);
+  if (!values || (c->op->schema.result_count > 1 && !(logs = room(a, count, 1, WK_FLOAT64))))
+    return wk_error_category();
+  WK_TRY(run_determinants(a, values, logs));
   WK_TRY(give(values, c->outputs[0]));
-  return apart ? give(logs, c->outputs[1]) : WK_OK;
+  return logs ? give(logs, c->outputs[1]) : WK_OK;
 }
 
 static wk_status row_orders(wk__call *c) {
@@ -135,6 +220,7 @@ static wk_status triangular(wk__call *c) {
 }
 
 static wk_status cholesky(wk__call *c) {
+  if (is_tiny(c->args[0].tensor, 0)) return tiny_cholesky(c);
   wk_tensor *a = opened(c->args[0].tensor);
   if (!a) return wk_error_category();
   wk__cuda_matrices j = matrices_of(a);

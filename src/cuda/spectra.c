@@ -66,7 +66,9 @@ static wk_status decompose(wk_tensor *rows, double shift, bool descending, spect
                        .n = n,
                        .m = wk__size(rows, 2),
                        .shift = shift};
-  int64_t warps = wk__max(1, wk__min(n / 2, WK__JACOBI_THREADS / 32));
+  const wk__cuda_device *d = wk__cuda_device_get(rows->device.index);
+  int64_t most = d && count < d->multiprocessors ? WK__JACOBI_THREADS_OF_FEW : WK__JACOBI_THREADS;
+  int64_t warps = wk__max(1, wk__min(n / 2, most / 32));
   WK_TRY(wk__cuda_call_unit(rows, &(wk__cuda_unit_call){.module = WK__CUDA_JACOBI,
                                                         .kernel = "kernel_jacobi",
                                                         .blocks = count,

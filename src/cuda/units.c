@@ -16,7 +16,7 @@ wk_status wk__cuda_call_unit(const wk_tensor *on, const wk__cuda_unit_call *call
     return wk_fail(WK_NOT_IMPLEMENTED, "%lld blocks of %s", (long long)call->blocks, call->kernel);
   for (uint32_t i = 0; i < (uint32_t)call->address_count; i++) {
     uint64_t of = ((const uint64_t *)call->words)[i];
-    if (of) addresses[count++] = (wk__cuda_address){i, of};
+    if (of && !(call->own >> i & 1)) addresses[count++] = (wk__cuda_address){i, of};
   }
   WK_TRY(wk__cuda_enter(s->device));
   WK_TRY(wk__cuda_function(s->device, call->module, call->kernel, &function));

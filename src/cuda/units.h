@@ -13,6 +13,7 @@ typedef struct wk__cuda_unit_call {
   int threads, shared;
   void *words;
   int word_count, address_count;
+  uint64_t own;                       /* a bit an address: memory that stays where it is as long as the process */
   const struct wk__cuda_drawn *drawn; /* NULL: it draws nothing */
 } wk__cuda_unit_call;
 

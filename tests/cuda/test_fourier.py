@@ -1,5 +1,6 @@
 """Fourier transforms on the device: near the CPU's, and nothing on the host."""
 
+import math
 import warnings
 
 import pytest
@@ -40,11 +41,81 @@ def test_lengths(n, dtype):
     same(lambda t: FFT.irfft(t, n), z[:, : n // 2 + 1])
 
 
-def test_rows_longer_than_shared_memory():
+def relative_error(found, wanted):
+    """Root of the mean square of the difference over that of what is wanted, which is in double."""
+    found = found.cpu().to(wanted.dtype)
+    return ((found - wanted).abs().square().mean().sqrt() / wanted.abs().square().mean().sqrt()).item()
+
+
+# Radices in registers and as sums, several of a kind, in each of the stages; chirps (131, 1009); rows in passes.
+ACCURATE = [2, 6, 11, 13, 16, 22, 32, 96, 121, 127, 131, 143, 512, 1009, 1024, 1155, 2187, 2197, 4095, 4096, 4097, 6000]
+ACCURATE += [6561, 8192, 8198, 16384]
+
+
+@pytest.mark.parametrize("n", ACCURATE)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_errors_beside_transforms_in_double(n, dtype):
+    torch.manual_seed(n)
+    x, y = torch.randn(3, n, dtype=dtype), torch.randn(3, n, dtype=dtype)
+    z, limit = torch.complex(x, y), 4e-7 if dtype == torch.float32 else 4e-15
+    half = FFT.rfft(x.double()).to(z.dtype)
+    wide, wide_half = z.to(torch.complex128), half.to(torch.complex128)
+    assert relative_error(FFT.fft(z.cuda()), FFT.fft(wide)) < limit
+    assert relative_error(FFT.ifft(z.cuda()), FFT.ifft(wide)) < limit
+    assert relative_error(FFT.rfft(x.cuda()), FFT.rfft(x.double())) < limit
+    assert relative_error(FFT.fft(x.cuda()), FFT.fft(x.double())) < limit
+    assert relative_error(FFT.ifft(x.cuda()), FFT.ifft(x.double())) < limit
+    assert relative_error(FFT.irfft(half.cuda(), n), FFT.irfft(wide_half, n)) < limit
+    columns, half_columns = z.T.contiguous().cuda(), half.T.contiguous().cuda()
+    assert relative_error(FFT.fft(columns, dim=0), FFT.fft(wide).T) < limit
+    assert relative_error(FFT.irfft(half_columns, n, dim=0), FFT.irfft(wide_half, n).T) < limit
+
+
+def test_a_length_of_three_passes():
+    n = 47**3  # whose divisors are 47 and its square, which a block does not hold in double
+    z, k = torch.zeros(n, dtype=torch.complex128), torch.arange(n, dtype=torch.float64)
+    z[7] = 1
+    wanted = torch.polar(torch.ones_like(k), k * (-2 * math.pi * 7 / n))
+    assert relative_error(FFT.fft(z.cuda()), wanted) < 1e-14
+
+
+def test_numbers_that_lie_between_others():
     torch.manual_seed(0)
-    z = torch.randn(2, 6000, dtype=torch.complex64)
-    same(FFT.fft, z)
-    same(FFT.ifft, z)
+    x = torch.randn(7, 3, 41)
+    same(lambda t: FFT.rfft(t[:, :, 1::2]), x)  # pairs whose parts are not neighbours
+    same(lambda t: FFT.rfft(t[:, :, 1:]), x)  # and neighbours at an odd place
+    same(lambda t: FFT.fft(torch.view_as_complex(t[:, :, :40].reshape(7, 3, 20, 2).contiguous())[:, :, ::3]), x)
+    same(lambda t: FFT.irfft(t.transpose(0, 2), 12, dim=0), torch.randn(2, 3, 7, dtype=torch.complex64))
+    same(lambda t: FFT.fft(t.expand(4, 5, 7, 3, 41), dim=3), x)
+
+
+def test_more_rows_than_a_block_has():
+    torch.manual_seed(0)
+    for n in 1, 2, 3, 6, 40:
+        z = torch.randn(613, n, dtype=torch.complex64)
+        same(FFT.fft, z)
+        same(lambda t: FFT.fft(t.T, dim=0), z)
+        same(lambda t, n=n: FFT.irfft(t, 2 * n - 2 or 1), z)
+
+
+def test_tables_serve_other_streams_and_graphs():
+    torch.manual_seed(0)
+    z = torch.randn(4, 60, dtype=torch.complex64)
+    wanted, there = FFT.fft(z), z.cuda()
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        first = FFT.fft(there)
+    torch.cuda.synchronize()
+    f = torch.compile(lambda t: FFT.ifft(FFT.fft(t) * 2))
+    for _ in range(5):
+        assert torch.allclose(f(there).cpu(), 2 * z, atol=1e-5)
+    with torch.cuda.graph(graph):  # the second one's tables are of the graph, the first one's were there
+        found, other = FFT.fft(there), FFT.fft(there[:, :44])
+    there.copy_(z * 3)
+    graph.replay()
+    assert torch.allclose(first.cpu(), wanted, atol=1e-5)
+    assert torch.allclose(found.cpu(), wanted * 3, atol=1e-4)
+    assert torch.allclose(other.cpu(), FFT.fft(z[:, :44]) * 3, atol=1e-4)
 
 
 def test_many_rows_of_few_numbers_and_other_dims():

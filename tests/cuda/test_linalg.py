@@ -88,6 +88,43 @@ def test_solutions(s, dtype):
             same(f, a, b)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n, k", [(32, 32), (32, 33), (31, 1), (20, 40), (33, 2), (70, 90), (150, 1)])
+def test_widths_of_warps_and_blocks(n, k, dtype):
+    count = 11 if n <= 32 else 2  # no multiple of the matrices that a block has
+    a, b = matrices(count, n, n, dtype=dtype), matrices(count, n, k, dtype=dtype)
+    same(L.solve, a, b)
+    same(L.solve, a.mT, b)
+    same(L.lu_factor, a)
+    same(L.det, a / 4)
+    same(L.inv, a)
+    same(L.cholesky, positive(count, n, n, dtype=dtype))
+    same(lambda a, b: L.solve_triangular(a, b, upper=True), a.triu() + n * torch.eye(n, dtype=dtype), b)
+
+
+def test_pivots_that_are_equal_or_no_numbers():
+    torch.manual_seed(0)
+    for n in 6, 40:
+        a = torch.randint(-2, 3, (5, n, n)).float()  # many of the same length
+        a[1, :, 2] = float("nan")
+        a[2, 0, 0] = float("inf")
+        a[3, :, 1] = 0
+        found, wanted = torch.linalg.lu_factor_ex(a.cuda()), torch.linalg.lu_factor_ex(a)
+        for x, y in zip(found, wanted, strict=True):
+            assert torch.allclose(x.cpu().double(), y.double(), rtol=0, atol=0, equal_nan=True)
+
+
+def test_what_is_not_positive_definite_stops_where_the_cpu_stops():
+    for n in 5, 32, 40:
+        a = positive(3, n, n)
+        a[1, 3, 3] = -1
+        a[2, 0, 0] = float("nan")
+        found, wanted = L.cholesky_ex(a.cuda()), L.cholesky_ex(a)
+        assert found.info.tolist() == wanted.info.tolist() == [0, 4, 1]
+        assert torch.equal(found.L[0].cpu(), wanted.L[0])
+        assert torch.equal(found.L[1, :4].cpu(), wanted.L[1, :4])  # what lies below is as far as each has come
+
+
 def test_numbers_that_overflow_when_squared_and_columns_of_zeros():
     a = matrices(4, 4, dtype=torch.float64)
     same(lambda x: tuple(L.qr(x)), a * 1e160)

@@ -60,6 +60,12 @@ def test_without_full_rank(full):
     decomposed(torch.eye(4, dtype=torch.float64)[:, [1, 1, 2, 3]], full)
 
 
+def test_rows_longer_than_what_a_warp_reads_ahead():
+    torch.manual_seed(0)
+    a = torch.randn(130, 130, dtype=torch.float64)
+    close(L.svdvals(a.cuda()).cpu(), L.svdvals(a))
+
+
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_of_what_squares_do_not_hold(scale):
     torch.manual_seed(3)

@@ -32,8 +32,11 @@ int64_t NAME(lu)(number *a, int64_t m, int64_t n, bool pivot, int64_t *pivots) {
 
 void NAME(solve_triangular)(const number *a, number *b, int64_t n, int64_t k, bool upper, bool unit) {
   for (int64_t step = 0; step < n; step++) {
-    int64_t i = upper ? n - 1 - step : step, first = upper ? i + 1 : 0, last = upper ? n : i;
-    for (int64_t j = first; j < last; j++) take_row(&b[i * k], &b[j * k], a[i * n + j], k);
+    int64_t i = upper ? n - 1 - step : step;
+    for (int64_t done = 0; done < step; done++) { /* in the order in which rows were solved for */
+      int64_t j = upper ? n - 1 - done : done;
+      take_row(&b[i * k], &b[j * k], a[i * n + j], k);
+    }
     if (unit) continue;
     for (int64_t c = 0; c < k; c++) b[i * k + c] /= a[i * n + i];
   }

@@ -6,7 +6,9 @@
 
 #include "cuda/on_device/values.h"
 
-enum { WARP = 32, MOST_SWEEPS = 40, ALL = -1 };
+LAUNCH_BOUNDS("jacobi", 1024, 1);
+
+enum { WARP = 32, MOST_SWEEPS = 40, ALL = -1, HELD = 4 /* numbers of each of two rows that a lane has read ahead */ };
 
 INLINE double root(double x) { return __nvvm_sqrt_rn_d(x); }
 
@@ -26,19 +28,51 @@ INLINE double dot(const double *x, const double *y, int64_t m) {
   return sum;
 }
 
+/* x^T x, y^T y and x^T y, as dot has them. */
+INLINE void dots(const double *x, const double *y, int64_t m, double *out_xx, double *out_yy, double *out_xy) {
+  double xx = 0, yy = 0, xy = 0;
+  for (int64_t first = thread_index() % WARP; first < m; first += HELD * WARP) {
+    double a[HELD], b[HELD];
+#pragma unroll
+    for (int u = 0; u < HELD; u++) {
+      int64_t i = first + u * WARP < m ? first + u * WARP : first;
+      a[u] = x[i], b[u] = y[i];
+    }
+#pragma unroll
+    for (int u = 0; u < HELD; u++)
+      if (first + u * WARP < m) xx += a[u] * a[u], yy += b[u] * b[u], xy += a[u] * b[u];
+  }
+#pragma unroll
+  for (int step = WARP / 2; step; step /= 2) {
+    double xx_there = exchanged(xx, step), yy_there = exchanged(yy, step), xy_there = exchanged(xy, step);
+    xx += xx_there, yy += yy_there, xy += xy_there;
+  }
+  *out_xx = xx, *out_yy = yy, *out_xy = xy;
+}
+
 /* x, y become c x - s y, s x + c y */
 INLINE void turn_rows(double *x, double *y, int64_t m, double c, double s) {
-  for (int64_t i = thread_index() % WARP; i < m; i += WARP) {
-    double a = x[i], b = y[i];
-    x[i] = c * a - s * b;
-    y[i] = s * a + c * b;
+  for (int64_t first = thread_index() % WARP; first < m; first += HELD * WARP) {
+    double a[HELD], b[HELD];
+#pragma unroll
+    for (int u = 0; u < HELD; u++) {
+      int64_t i = first + u * WARP < m ? first + u * WARP : first;
+      a[u] = x[i], b[u] = y[i];
+    }
+#pragma unroll
+    for (int u = 0; u < HELD; u++)
+      if (first + u * WARP < m) {
+        x[first + u * WARP] = c * a[u] - s * b[u];
+        y[first + u * WARP] = s * a[u] + c * b[u];
+      }
   }
 }
 
 /* Two rows, by a warp; whether they were not orthogonal. */
 INLINE bool part_rows(const wk__cuda_jacobi *j, double *rows, double *v, int64_t p, int64_t q) {
   double *x = rows + p * j->m, *y = rows + q * j->m;
-  double a = dot(x, x, j->m), b = dot(y, y, j->m), g = dot(x, y, j->m);
+  double a, b, g;
+  dots(x, y, j->m, &a, &b, &g);
   if (!(fabs(g) > 0x1p-52 * root((double)j->m) * root(a) * root(b))) return false;
   double zeta = (b - a) / (2 * g), t = copysign(1, zeta) / (fabs(zeta) + root(1 + zeta * zeta));
   double c = 1 / root(1 + t * t);

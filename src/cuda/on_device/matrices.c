@@ -1,123 +1,95 @@
-/* Factorisations of small matrices, and solving with them, a block a matrix: each element has the operations that the
- * CPU's routines give it, in their order (cpu/linalg/lu_body.h, cholesky_body.h, householder_body.h), threads share out
- * rows or columns. In: a wk__cuda_matrices, a wk__cuda_row_orders. Tests: tests/cuda/test_linalg.py. */
+/* Factorisations of small matrices, and solving with them, a block a matrix, or a warp where a matrix and its
+ * right-hand sides are at most 32 wide: each element has the operations that the CPU's routines give it, in their order
+ * (cpu/linalg/lu_body.h, cholesky_body.h, householder_body.h), threads share out rows or columns. In: a
+ * wk__cuda_matrices, a wk__cuda_tiny_matrices, a wk__cuda_row_orders. Tests: tests/cuda/test_linalg.py. */
 #include "cuda/matrices.h"
+
+#include "cuda/on_device/cholesky.h"
+#include "cuda/on_device/lu_blocks.h"
 #include "cuda/on_device/values.h"
 
 INLINE double root(double x) { return __nvvm_sqrt_rn_d(x); }
-INLINE double magnitude(double x) { return __builtin_fabs(x); }
 
 /* ---- LU ---- */
 
-static SHARED double most_of[WK__MATRICES_THREADS];
-static SHARED int64_t place_of[WK__MATRICES_THREADS];
-
-/* The first of the largest in column k from row k on; all threads get it. */
-INLINE int64_t largest_below(const double *a, int64_t m, int64_t n, int64_t k) {
-  int64_t best = -1;
-  double most = -1;
-  for (int64_t i = k + thread_index(); i < m; i += thread_count()) {
-    double size = magnitude(a[i * n + k]);
-    if (size > most) best = i, most = size;
-  }
-  most_of[thread_index()] = most;
-  place_of[thread_index()] = best;
-  wait_for_block();
-  if (thread_index() == 0) {
-    best = k, most = magnitude(a[k * n + k]);
-    for (int t = 0; t < thread_count(); t++) {
-      bool is_first = most_of[t] == most && place_of[t] >= 0 && place_of[t] < best;
-      if (place_of[t] >= 0 && (most_of[t] > most || is_first)) best = place_of[t], most = most_of[t];
-    }
-    place_of[0] = best;
-  }
-  wait_for_block();
-  best = place_of[0];
-  wait_for_block();
-  return best;
-}
-
-INLINE void exchange_rows(double *a, int64_t n, int64_t i, int64_t j) {
-  for (int64_t c = thread_index(); c < n && i != j; c += thread_count()) {
-    double kept = a[i * n + c];
-    a[i * n + c] = a[j * n + c];
-    a[j * n + c] = kept;
-  }
-  wait_for_block();
-}
-
-/* Rows below k take row k times their factors. */
-INLINE void eliminate(double *a, int64_t m, int64_t n, int64_t k) {
-  double top = a[k * n + k];
-  for (int64_t i = k + 1 + thread_index(); i < m; i += thread_count()) a[i * n + k] /= top;
-  wait_for_block();
-  int64_t width = n - k - 1, all = (m - k - 1) * width;
-  for (int64_t e = thread_index(); e < all; e += thread_count()) {
-    int64_t i = k + 1 + e / width, c = k + 1 + e % width;
-    a[i * n + c] -= a[k * n + c] * a[i * n + k];
-  }
-  wait_for_block();
-}
-
-INLINE void lu(const wk__cuda_matrices *j, double *a, int32_t *pivots, int32_t *info) {
-  int64_t steps = j->m < j->n ? j->m : j->n, first = 0;
-  for (int64_t k = 0; k < steps; k++) {
-    int64_t p = j->pivot ? largest_below(a, j->m, j->n, k) : k;
-    if (pivots && thread_index() == 0) pivots[k] = (int32_t)p + 1;
-    exchange_rows(a, j->n, k, p);
-    bool is_zero = a[k * j->n + k] == 0;
-    if (is_zero && !first) first = k + 1;
-    wait_for_block();
-    if (!is_zero) eliminate(a, j->m, j->n, k);
-  }
-  if (info && thread_index() == 0) *info = (int32_t)first;
-}
-
-/* b (n, k): a column is a thread's. */
-INLINE void solve_triangular(const double *a, double *b, int64_t n, int64_t k, bool upper, bool unit) {
-  for (int64_t c = thread_index(); c < k; c += thread_count())
-    for (int64_t step = 0; step < n; step++) {
-      int64_t i = upper ? n - 1 - step : step, first = upper ? i + 1 : 0, last = upper ? n : i;
-      double x = b[i * k + c];
-      for (int64_t o = first; o < last; o++) x -= b[o * k + c] * a[i * n + o];
-      b[i * k + c] = unit ? x : x / a[i * n + i];
-    }
-  wait_for_block();
-}
-
-/* The product of U's diagonal; with `log` over its length, whose logarithm that gets. */
-INLINE double determinant(const double *a, const int32_t *pivots, int64_t n, double *log) {
-  double product = 1, sum = 0;
-  for (int64_t k = 0; k < n; k++) {
-    double d = a[k * n + k], length = magnitude(d);
-    if (pivots[k] != k + 1) d = -d;
-    product *= log && length != 0 ? d / length : d;
-    if (log) sum += vd_log((vd){length})[0];
-  }
-  if (log) *log = sum;
-  return product;
-}
+LAUNCH_BOUNDS("(lu|triangular)", 512, 1);
 
 KERNEL(lu)(wk__cuda_matrices given) {
   const wk__cuda_matrices *j = &given;
   int64_t i = block_index(), steps = j->m < j->n ? j->m : j->n;
+  int m = (int)j->m, n = (int)j->n, k = (int)j->k;
   double *a = (double *)j->a + i * j->m * j->n, *b = (double *)j->b + i * j->n * j->k;
   int32_t *pivots = j->pivots ? (int32_t *)j->pivots + i * steps : 0;
-  lu(j, a, pivots, j->info ? (int32_t *)j->info + i : 0);
-  wait_for_block();
+  int failed = lu_in_blocks(a, n, m, n, j->pivot, b, k, j->b ? k : 0, pivots);
+  if (j->info && thread_index() == 0) ((int32_t *)j->info)[i] = failed;
   if (j->b) {
-    for (int64_t r = 0; r < j->n; r++) exchange_rows(b, j->k, r, pivots[r] - 1);
-    solve_triangular(a, b, j->n, j->k, false, true);
-    solve_triangular(a, b, j->n, j->k, true, false);
+    solve_triangular_in_blocks(a, n, b, k, n, k, false, true);
+    solve_triangular_in_blocks(a, n, b, k, n, k, true, false);
   }
   if (j->values && thread_index() == 0)
-    ((double *)j->values)[i] = determinant(a, pivots, j->n, j->logs ? (double *)j->logs + i : 0);
+    ((double *)j->values)[i] = determinant(a, n, pivots, n, j->logs ? (double *)j->logs + i : 0);
 }
 
 KERNEL(triangular)(wk__cuda_matrices given) {
   const wk__cuda_matrices *j = &given;
   const double *a = (const double *)j->a + block_index() * j->n * j->n;
-  solve_triangular(a, (double *)j->b + block_index() * j->n * j->k, j->n, j->k, j->upper, j->unit);
+  double *b = (double *)j->b + block_index() * j->n * j->k;
+  int n = (int)j->n, k = (int)j->k;
+  if (j->upper)
+    solve_triangular_in_blocks(a, n, b, k, n, k, true, j->unit);
+  else
+    solve_triangular_in_blocks(a, n, b, k, n, k, false, j->unit);
+}
+
+/* ---- LU of tiny matrices, in shared memory ---- */
+
+extern SHARED double shared_matrices[]; /* by warp: a, b, pivots */
+
+INLINE void get_matrix(const wk__cuda_tiny_matrices *j, double *to, int apart, uint64_t from, int64_t first, int m,
+                       int n) {
+  for (int e = thread_index() % WARP; e < m * n; e += WARP) {
+    double x = j->is_float ? (double)((const float *)from)[first + e] : ((const double *)from)[first + e];
+    to[e / n * apart + e % n] = x;
+  }
+}
+INLINE void put_matrix(const wk__cuda_tiny_matrices *j, const double *from, int apart, uint64_t to, int64_t first,
+                       int m, int n) {
+  for (int e = thread_index() % WARP; e < m * n; e += WARP) {
+    double x = from[e / n * apart + e % n];
+    if (j->is_float)
+      ((float *)to)[first + e] = (float)x;
+    else
+      ((double *)to)[first + e] = x;
+  }
+}
+
+KERNEL(tiny_lu)(wk__cuda_tiny_matrices given) {
+  const wk__cuda_tiny_matrices *j = &given;
+  const group g = warp_group();
+  int m = j->m, n = j->n, k = j->k, apart = WK__TINY_APART(n), b_apart = WK__TINY_APART(k), steps = m < n ? m : n;
+  int warp = thread_index() / WARP;
+  double *a = (double *)shared_matrices + warp * WK__TINY_DOUBLES(m, n, k), *b = a + m * apart;
+  int32_t *pivots = (int32_t *)(b + m * b_apart);
+  int64_t i = (int64_t)block_index() * (thread_count() / WARP) + warp;
+  if (i >= j->count) return; /* no barrier of the block follows */
+  get_matrix(j, a, apart, j->a, i * m * n, m, n);
+  if (j->b) get_matrix(j, b, b_apart, j->b, i * n * k, n, k);
+  if (k && !j->b) /* the identity */
+    for (int e = g.thread; e < n * k; e += WARP) b[e / k * b_apart + e % k] = e / k == e % k;
+  wait_for_warp();
+  int failed = lu(g, a, apart, m, n, j->pivot, b, b_apart, k, pivots);
+  wait_for_warp();
+  if (k) {
+    solve_triangular(g, a, apart, b, b_apart, n, k, false, true);
+    solve_triangular(g, a, apart, b, b_apart, n, k, true, false);
+  }
+  if (j->solution) put_matrix(j, b, b_apart, j->solution, i * n * k, n, k);
+  if (j->factors) put_matrix(j, a, apart, j->factors, i * m * n, m, n);
+  for (int s = g.thread; s < steps && j->pivots; s += WARP) ((int32_t *)j->pivots)[i * steps + s] = pivots[s];
+  if (g.thread == 0) {
+    if (j->info) ((int32_t *)j->info)[i] = failed;
+    if (j->values) ((double *)j->values)[i] = determinant(a, apart, pivots, n, j->logs ? (double *)j->logs + i : 0);
+  }
 }
 
 KERNEL(row_orders)(wk__cuda_row_orders given) {
@@ -149,33 +121,45 @@ INLINE double dot(const double *x, const double *y, int64_t n) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-static SHARED int64_t failed;
+LAUNCH_BOUNDS("cholesky", 256, 1);
 
-/* Column after column; rows are the threads'. What lies behind the first diagonal element that is not positive stays.
- */
 KERNEL(cholesky)(wk__cuda_matrices given) {
   const wk__cuda_matrices *j = &given;
-  int64_t n = j->n;
-  double *a = (double *)j->a + block_index() * n * n;
-  bool stops = false; /* as all threads have seen it between two barriers */
-  if (thread_index() == 0) failed = 0;
-  wait_for_block();
-  for (int64_t c = 0; c < n && !stops; c++) {
-    if (thread_index() == 0) {
-      double rest = a[c * n + c];
-      for (int64_t o = 0; o < c; o++) rest -= a[c * n + o] * a[c * n + o];
-      if (!(rest > 0)) failed = c + 1;
-      a[c * n + c] = rest > 0 ? root(rest) : rest;
-    }
-    wait_for_block();
-    stops = failed;
-    for (int64_t i = c + 1 + thread_index(); i < n && !stops; i += thread_count())
-      a[i * n + c] = (a[i * n + c] - dot(a + i * n, a + c * n, c)) * (1 / a[c * n + c]);
-    wait_for_block();
-  }
-  for (int64_t e = thread_index(); e < n * n; e += thread_count())
+  int n = (int)j->n;
+  double *a = (double *)j->a + block_index() * j->n * j->n;
+  int failed = cholesky_in_strips(a, n);
+  for (int e = thread_index(); e < n * n; e += thread_count())
     if (e % n > e / n) a[e] = 0;
-  if (thread_index() == 0) ((int32_t *)j->info)[block_index()] = (int32_t)failed;
+  if (thread_index() == 0) ((int32_t *)j->info)[block_index()] = failed;
+}
+
+/* A warp a matrix, in shared memory: a row is a lane's, which takes the squares of its numbers from its diagonal
+ * element as they come. */
+KERNEL(tiny_cholesky)(wk__cuda_tiny_matrices given) {
+  const wk__cuda_tiny_matrices *j = &given;
+  int n = j->n, apart = WK__TINY_APART(n), lane = thread_index() % WARP, warp = thread_index() / WARP, stopped = 0;
+  double *a = (double *)shared_matrices + warp * WK__TINY_DOUBLES(n, n, 0), *row = a + (lane < n ? lane : 0) * apart;
+  int64_t i = (int64_t)block_index() * (thread_count() / WARP) + warp;
+  if (i >= j->count) return; /* no barrier of the block follows */
+  get_matrix(j, a, apart, j->a, i * n * n, n, n);
+  wait_for_warp();
+  double rest = row[lane < n ? lane : 0];
+  for (int c = 0; c < n && !stopped; c++) {
+    if (lane == c) row[c] = rest > 0 ? root(rest) : rest;
+    wait_for_warp();
+    double own = a[c * apart + c];
+    if (!(own > 0)) stopped = c + 1;
+    if (lane > c && lane < n && !stopped) {
+      double x = (row[c] - dot(row, a + c * apart, c)) * (1 / own);
+      row[c] = x;
+      rest -= x * x;
+    }
+    wait_for_warp();
+  }
+  for (int c = lane + 1; c < n && lane < n; c++) row[c] = 0;
+  wait_for_warp();
+  put_matrix(j, a, apart, j->factors, i * n * n, n, n);
+  if (lane == 0) ((int32_t *)j->info)[i] = stopped;
 }
 
 /* ---- Householder's reflections ---- */
