@@ -169,7 +169,15 @@ static void add(const layouts *l, const wk__graph_node *member, int64_t worth) {
   l->worth[first_of(l, member->number)] += worth;
 }
 
+/* The library copies what a weight's gradient is made of, as well. */
+static void count_weight_gradient(const layouts *l, const wk__graph_node *n) {
+  const wk_tensor *g = arg_value(n, WK__ARG(_convolution_backward_weight, grad_output)),
+                  *x = arg_value(n, WK__ARG(_convolution_backward_weight, input));
+  add(l, n, DEVICE_GAIN * (bytes_of(g) + bytes_of(x)));
+}
+
 static void count_gain(const layouts *l, const wk__graph_node *n) {
+  if (is_weight_gradient(n)) count_weight_gradient(l, n);
   if (n->op != WK__OP(convolution)) return;
   const wk_tensor *in = arg_value(n, WK__ARG(convolution, input));
   wk__integer_span stride = wk__graph_arg_integers(&n->args[WK__ARG(convolution, stride)]);
