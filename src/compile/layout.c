@@ -32,11 +32,11 @@ enum {
 
 typedef struct layouts {
   wk__graph *graph;
-  wk_device device;        /* of the images */
+  wk_device device;                                         /* of the images */
   bool (*convolves_last)(wk_device device, wk_dtype dtype); /* the device's; NULL: by the CPU */
-  bool found;              /* there is a convolution */
-  bool taped;              /* a derivative is yet to be made of the graph */
-  bool other_sums, always; /* always: also where the copies cost more */
+  bool found;                                               /* there is a convolution */
+  bool taped;                                               /* a derivative is yet to be made of the graph */
+  bool other_sums, always;                                  /* always: also where the copies cost more */
   bool *changed;
   uint32_t count;          /* of nodes that were there */
   uint32_t *chain;         /* by number: another node of its chain, or itself, the first */
@@ -157,7 +157,9 @@ static bool is_in_chain(const layouts *l, const wk__graph_node *n) {
 
 static void find_chains(const layouts *l) {
   for (const wk__graph_node *n = l->graph->first; n; n = n->next) {
-    l->chain[n->number] = may_be_in_chain(l, n) ? n->number : NO_CHAIN;
+    bool alias = n->kind == WK__GRAPH_CALL && n->op == WK__OP(detach); /* lies as what it is of */
+    bool may_be = may_be_in_chain(l, n) && (!alias || is_in_chain(l, n->args[0].node));
+    l->chain[n->number] = may_be ? n->number : NO_CHAIN;
     if (!is_in_chain(l, n)) continue;
     wk__arg_cursor cursor = {0};
     for (wk__graph_node **arg; (arg = wk__graph_next_arg(n, &cursor));)
@@ -226,14 +228,27 @@ static bool is_worth_it(const layouts *l, const wk__graph_node *n) {
 
 /* ==================================================== rewriting ================================================= */
 
-/* A copy in another layout, made in front of the insertion point. NULL with the error set. */
-static wk__graph_node *copied(const layouts *l, wk__graph_node *image, const char *format) {
+static wk__graph_node *copy_of(const layouts *l, wk__graph_node *image, const char *format);
+
+/* An alias's copy is an alias of the copy: what leaves the graph shares memory as it did. */
+static wk__graph_node *called(const layouts *l, wk__graph_node *image, const char *format) {
   wk__graph_arg args[WK__MAX_ARGS] = {{.tag = WK_VALUE_TENSOR, .node = image},
                                       {.tag = WK_VALUE_STRING, .string = format}};
-  const wk_op *op = l->taped ? WK__OP(_laid_out) : WK__OP(clone);
-  wk__graph_node *copy = wk__graph_call_by_rule(l->graph, op, args);
+  bool alias = image->kind == WK__GRAPH_CALL && image->op == WK__OP(detach) && is_in_chain(l, image);
+  const wk_op *op = alias ? image->op : l->taped ? WK__OP(_laid_out) : WK__OP(clone);
+  if (alias) {
+    args[0].node = copy_of(l, image->args[0].node, format);
+    args[1] = (wk__graph_arg){0};
+  }
+  wk__graph_node *copy = args[0].node ? wk__graph_call_by_rule(l->graph, op, args) : NULL;
+  if (copy && !alias && l->taped) copy->flags |= WK__GRAPH_TAPED;
+  return copy;
+}
+
+/* A copy in another layout, made in front of the insertion point. NULL with the error set. */
+static wk__graph_node *copied(const layouts *l, wk__graph_node *image, const char *format) {
+  wk__graph_node *copy = called(l, image, format);
   if (copy) {
-    copy->flags |= l->taped ? WK__GRAPH_TAPED : 0;
     copy->number = l->count;
     copy->source = image->source;
     *l->changed = true;
@@ -294,9 +309,8 @@ static bool find_device(layouts *l) {
     const wk__device_type *type = wk__device_types[n->value->device.type];
     l->found = true;
     l->device = n->value->device;
-    l->convolves_last = type && type->convolves_last && type->convolves_last(l->device, n->value->dtype)
-                            ? type->convolves_last
-                            : NULL;
+    l->convolves_last =
+        type && type->convolves_last && type->convolves_last(l->device, n->value->dtype) ? type->convolves_last : NULL;
   }
   return l->found && (l->convolves_last || (l->device.type == WK_CPU && !l->taped));
 }

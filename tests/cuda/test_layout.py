@@ -54,7 +54,14 @@ def test_eager_calls_keep_channels_last():
     assert net.long.weight.grad.stride() == (72, 1, 24, 8)
     with torch.no_grad():
         last = net.stem(x)
-        for image in (last, net.stem_norm(last), F.relu(last), F.max_pool2d(last, 3, 2, 1), F.avg_pool2d(last, 2), last + last):
+        for image in (
+            last,
+            net.stem_norm(last),
+            F.relu(last),
+            F.max_pool2d(last, 3, 2, 1),
+            F.avg_pool2d(last, 2),
+            last + last,
+        ):
             assert image.is_contiguous(memory_format=LAST) and not image.is_contiguous()
         assert net.stem(images()).is_contiguous(memory_format=LAST)  # the weight's layout is enough
 
@@ -93,3 +100,15 @@ def test_whole_steps_and_inference(monkeypatch):
     with torch.no_grad():
         wanted, found = net(images().bfloat16()), torch.compile(net)(images().bfloat16())
     assert all(torch.equal(p, q) and p.stride() == q.stride() for p, q in zip(wanted, found, strict=True))
+
+
+def test_results_share_memory_as_in_eager_calls(monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_LAYOUT", "last")
+    conv = nn.Conv2d(8, 8, 3, padding=1).to("cuda").bfloat16()
+
+    def both(x):
+        y = conv(x).relu()
+        return y, y.detach()
+
+    y, z = torch.compile(both)(torch.randn(2, 8, 6, 6, device="cuda").bfloat16())
+    assert y.data_ptr() == z.data_ptr() and y.is_contiguous() and y.requires_grad and not z.requires_grad
