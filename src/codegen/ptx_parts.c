@@ -40,14 +40,18 @@ static void find_scratch(ptx_writer *w, const ptx_folds *f) {
   ptx_line(w, ".reg .b64 %%scratch;");
   ptx_line(w, "mul.lo.s64 %s, %%row, %%count64;", skipped.text);
   ptx_line(w, "mad.lo.s64 %%scratch, %s, %d, %s;", skipped.text, 8 * f->word_count, scratch.text);
+  ptx_find_values(w);
+}
+
+void ptx_find_values(ptx_writer *w) {
   if (!w->shape->phased) return;
   reg_name values = ptx_load_arg(w, WK__PTX_VALUES, 0, 0);
   ptx_line(w, ".reg .b64 %%values;");
   ptx_line(w, "mad.lo.s64 %%values, %%row, %d, %s;", 8 * wk__ptx_phases_of(w->nest).reductions, values.text);
 }
 
-/* The row's values of the reductions before `phase` from memory, or of those of it to memory. */
-static void move_values(ptx_writer *w, bool load, int phase) {
+void ptx_move_values(ptx_writer *w, bool load, int phase) {
+  if (!w->shape->phased) return;
   int at = 0;
   for (int v = 1; v < (int)w->nest->instr_count; v++) {
     const wk__instr *i = ptx_instr(w, v);
@@ -92,7 +96,7 @@ void ptx_write_parts(ptx_writer *w) {
   ptx_line(w, "div.u64 %%row, %%row, %%count64;");
   ptx_prepare(w);
   find_scratch(w, &f);
-  move_values(w, true, phase);
+  ptx_move_values(w, true, phase);
   ptx_emit_row_values(w, phase);
   w->phase = phase;
   ptx_write_chunk(w, phase, &f, "%lane");
@@ -108,11 +112,11 @@ void ptx_write_whole(ptx_writer *w) {
   ptx_prepare(w);
   find_scratch(w, &f);
   if (phase == 0) ptx_emit_rows(w, 0);
-  move_values(w, true, phase);
+  ptx_move_values(w, true, phase);
   ptx_emit_row_values(w, phase);
   ptx_fold_chunks(w, &f);
   for (int n = 0; n < f.count; n++) ptx_finish(w, f.v[n], &f.s[n]);
-  if (w->shape->phased) move_values(w, false, phase);
+  ptx_move_values(w, false, phase);
   int last = w->shape->phased ? phase + 1 : ptx_phases(w) - 1;
   for (int stage = phase + 1; stage <= last; stage++) ptx_emit_rows(w, stage);
 }

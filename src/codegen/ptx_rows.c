@@ -435,12 +435,16 @@ static reg_name lane_address(ptx_writer *w, const ptx_folds *f) {
 
 /* A block has 32 rows, a chunk and 8 lanes of the order, a warp each. */
 static void write_column_parts(ptx_writer *w) {
-  ptx_folds f = ptx_folds_of(w, 0);
-  int skip = w->unique++;
-  w->unsupported |= !wk__ptx_is_reduced_once(w->nest);
+  int skip = w->unique++, phase = w->shape->phase;
+  ptx_folds f = ptx_folds_of(w, phase);
+  w->unsupported |= !w->shape->phased && !wk__ptx_is_reduced_once(w->nest);
   ptx_prepare(w);
-  ptx_emit_row_values(w, 0);
-  ptx_write_chunk(w, 0, &f, "%warp64");
+  ptx_find_values(w);
+  ptx_move_values(w, true, phase);
+  ptx_emit_row_values(w, phase);
+  w->phase = phase;
+  ptx_write_chunk(w, phase, &f, "%warp64");
+  if (!f.count) return;
   reg_name at = lane_address(w, &f);
   ptx_line(w, "@!%%live bra SKIP%d;", skip);
   ptx_move_states(w, &f, false, f.s, at.text);
@@ -448,12 +452,16 @@ static void write_column_parts(ptx_writer *w) {
 }
 
 static void write_column_whole(ptx_writer *w) {
-  ptx_folds f = ptx_folds_of(w, 0);
+  int phase = w->shape->phase;
+  ptx_folds f = ptx_folds_of(w, phase);
   ptx_count_chunks(w);
   ptx_line(w, ".reg .b64 %%warp64;");
   ptx_line(w, "cvt.u64.u32 %%warp64, %%warp;");
   ptx_prepare(w);
-  ptx_emit_rows(w, 0);
+  ptx_find_values(w);
+  if (phase == 0) ptx_emit_rows(w, 0);
+  ptx_move_values(w, true, phase);
+  ptx_emit_row_values(w, phase);
   int label = begin_chunks(w, "0");
   reg_name at = lane_address(w, &f);
   w->scratch = true;
@@ -463,7 +471,9 @@ static void write_column_whole(ptx_writer *w) {
   end_chunks(w, label, 1);
   fold_column(w, &f);
   for (int n = 0; n < f.count; n++) ptx_finish(w, f.v[n], &f.s[n]);
-  for (int phase = 1, count = ptx_phases(w); phase < count; phase++) ptx_emit_rows(w, phase);
+  ptx_move_values(w, false, phase);
+  int last = w->shape->phased ? phase + 1 : ptx_phases(w) - 1;
+  for (int stage = phase + 1; stage <= last; stage++) ptx_emit_rows(w, stage);
 }
 
 /* ---- by mode ---- */

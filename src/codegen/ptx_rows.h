@@ -53,6 +53,13 @@ void ptx_emit_with_needs(ptx_writer *w, int v);
 void ptx_emit_rows(ptx_writer *w, int phase);
 void ptx_emit_element_stores(ptx_writer *w, int phase);
 
+/* ---- ptx_parts.c: phases in parts ---- */
+
+/* %values: in memory, what the row's reductions have come to. */
+void ptx_find_values(ptx_writer *w);
+/* The row's values of the reductions before `phase` from memory, or of those of it to memory. */
+void ptx_move_values(ptx_writer *w, bool load, int phase);
+
 /* ---- ptx_rows.c: the reductions of a phase ---- */
 
 enum { PTX_MOST_FOLDS = 16 };

@@ -392,12 +392,17 @@ static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b,
   return status;
 }
 
+/* Words of the scratch memory that parts leave their states in. */
+static int64_t states_of(const kernel *parts, const wk__binding *b) {
+  int64_t states = parts->states * count_of(parts, b);
+  return parts->shape.mode == WK__PTX_COLUMN_PARTS ? states * WK__REDUCE_LANES * wk__shape_chunks(b) : states;
+}
+
 static wk_status give_parts(const kernel *parts, const kernel *whole, wk__cuda_stream *s, const wk__binding *b,
                             const wk__launch *launch) {
   int64_t capacity;
-  int64_t states = count_of(parts, b);
-  if (parts->shape.mode == WK__PTX_COLUMN_PARTS) states *= WK__REDUCE_LANES * wk__shape_chunks(b);
-  void *scratch = wk__cuda_allocate(&s->head, 8 * parts->states * states, &capacity);
+  int64_t states = states_of(parts, b);
+  void *scratch = wk__cuda_allocate(&s->head, 8 * states, &capacity);
   if (!scratch) return wk_error_category();
   wk_status status = give(parts, s, b, launch, scratch);
   if (status == WK_OK) status = give(whole, s, b, launch, scratch);
@@ -416,7 +421,8 @@ typedef struct phase_kernels {
 
 static bool add_phase(phase_kernels *all, const kernel *k, const wk__binding *b) {
   if (!k) return false;
-  if (k->shape.mode == WK__PTX_PARTS) all->states = wk__max(all->states, k->states * count_of(k, b));
+  bool parts = k->shape.mode == WK__PTX_PARTS || k->shape.mode == WK__PTX_COLUMN_PARTS;
+  if (parts) all->states = wk__max(all->states, states_of(k, b));
   all->in_turn[all->count++] = k;
   return true;
 }
@@ -425,14 +431,16 @@ static bool add_phase(phase_kernels *all, const kernel *k, const wk__binding *b)
 static bool find_phases(wk__cuda_native *native, wk__cuda_stream *s, const wk__nest *nest, const wk__binding *b,
                         wk__ptx_shape shape, phase_kernels *out) {
   wk__ptx_phases phases = wk__ptx_phases_of(nest);
-  bool all = true;
+  bool all = true, columns = shape.mode == WK__PTX_COLUMN_PARTS;
+  wk__ptx_shape whole = shape;
+  whole.mode = columns ? WK__PTX_COLUMN_WHOLE : WK__PTX_WHOLE;
+  if (columns) whole.warps = WK__REDUCE_LANES;
   *out = (phase_kernels){.count = 0};
   for (int phase = 0; phase < phases.count; phase++) {
     bool folds = phases.folds >> phase & 1;
-    shape.phase = (uint8_t)phase, shape.mode = WK__PTX_PARTS;
+    shape.phase = whole.phase = (uint8_t)phase;
     if (folds || phases.stores >> phase & 1) all &= add_phase(out, kernel_for(native, nest, s, b, &shape), b);
-    shape.mode = WK__PTX_WHOLE;
-    if (folds) all &= add_phase(out, kernel_for(native, nest, s, b, &shape), b);
+    if (folds) all &= add_phase(out, kernel_for(native, nest, s, b, &whole), b);
   }
   return all;
 }

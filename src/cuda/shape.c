@@ -29,10 +29,25 @@ static int64_t most_rounds(const wk__nest *nest) {
 
 enum { MOST_WARPS = 16, LARGE_STEP = 4 };
 
+/* A block keeps the states of 32 columns' chunks, beside those of its warps, in shared memory. */
+static bool keeps_columns(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
+  int64_t most = 0, chunks = wk__shape_chunks(b);
+  if (chunks <= WK__PTX_COLUMN_CHUNKS) return true;
+  for (int phase = 0; phase < WK__PTX_MOST_PHASES; phase++) {
+    int64_t words = 0;
+    for (int v = 1; v < (int)nest->instr_count; v++) {
+      const wk__instr *i = &nest->instrs[v];
+      if (wk__loop_is_reduction(i->op) && wk__instr_phase(i) == phase) words += 1 + wk__loop_is_arg(i->op);
+    }
+    most = wk__max(most, words);
+  }
+  return 8 * most * WK__REDUCE_LANES * (WK__REDUCE_LANES + chunks) <= (int64_t)d->shared_most;
+}
+
 /* Memory runs along the rows' own loop: of what moves with both, more has its neighbours in other rows. */
-static bool lies_in_columns(const wk__nest *nest, const wk__binding *b) {
+static bool lies_in_columns(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
   int balance = 0;
-  if (b->r == 0 || b->p == 0 || wk__shape_chunks(b) > WK__PTX_COLUMN_CHUNKS) return false;
+  if (b->r == 0 || b->p == 0 || !keeps_columns(nest, d, b)) return false;
   for (int a = 0; a < b->access_count; a++) {
     int64_t along = b->stride[a][b->p - 1], down = b->stride[a][b->p + b->r - 1];
     if (nest->accesses[a].per_element && along && down) balance += (along == 1) - (down == 1);
@@ -50,7 +65,8 @@ bool wk__shape_goes_in_parts(const wk__nest *nest, const wk__cuda_device *d, con
 static bool goes_in_column_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
   enum { LEAST_LENGTH = 512 };
   return wk__ceil_div(wk__shape_count(b, 0, b->p), WK__REDUCE_LANES) <= d->multiprocessors &&
-         wk__shape_length(b) >= LEAST_LENGTH && wk__ptx_is_reduced_once(nest);
+         wk__shape_length(b) >= LEAST_LENGTH &&
+         (wk__ptx_is_reduced_once(nest) || wk__ptx_phases_of(nest).count <= WK__PTX_MOST_PHASES);
 }
 
 /* Elements of a step, so that a thread has many loads under way; chunks are made of whole steps. */
@@ -110,7 +126,7 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   s->warps = (uint8_t)wk__min(wk__ceil_div(rounds, most), MOST_WARPS);
   s->each = (uint8_t)wk__min(wk__ceil_div(rounds, s->warps), WK__PTX_MAX_EACH);
   bool in_registers = wk__shape_chunks(b) == 1 && (int64_t)s->each * s->warps >= rounds && s->each <= most;
-  bool columns = lies_in_columns(nest, b), parts = wk__shape_goes_in_parts(nest, d, b);
+  bool columns = lies_in_columns(nest, d, b), parts = wk__shape_goes_in_parts(nest, d, b);
   bool is_short = in_registers && wk__shape_length(b) <= WK__PTX_SHORT_ROW; /* in columns, too: neighbours' threads */
   if (is_short) {
     s->mode = WK__PTX_SHORT_ROWS;
@@ -126,6 +142,7 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   s->warps = columns ? 32 : parts ? 1 : (uint8_t)wk__min(wk__shape_chunks(b), MOST_WARPS);
   if (columns && goes_in_column_parts(nest, d, b)) {
     s->mode = WK__PTX_COLUMN_PARTS, s->warps = WK__PTX_COLUMN_PART_LANES;
+    s->phased = !wk__ptx_is_reduced_once(nest);
   }
   return true;
 }
