@@ -3,6 +3,7 @@
 #include "autograd/autograd.h"
 #include "dynamo/capture/classes.h"
 #include "dynamo/capture/known.h"
+#include "dynamo/reads.h"
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
@@ -417,6 +418,7 @@ static PyObject *attribute_of_function(wk__frame *f, wk__recording *r, PyObject 
   PyObject *dict = NULL;
   if (wk__type_attribute(Py_TYPE(owner), name)) {
     bool all = PyUnicode_CompareWithASCIIString(name, "__dict__") == 0;
+    if (all) (void)wk__instance_dict_now(owner);
     if (all ? dict_of_instance(f, r, reg, owner, &dict) < 0 : wk__depend_on_function(r, b, owner) < 0)
       return wk__refuse(f, "attribute %s of a function", TEXT(name));
     return PyObject_GetAttr(owner, name);
