@@ -3,10 +3,10 @@
 #include "autograd/autograd.h"
 #include "dynamo/capture/classes.h"
 #include "dynamo/capture/known.h"
-#include "dynamo/reads.h"
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
+#include "dynamo/reads.h"
 
 #define TEXT(name) PyUnicode_AsUTF8(name)
 
