@@ -18,6 +18,15 @@ static inline PyObject *wk__instance_dict_of(PyObject *o) {  // -> borrowed, NUL
   return place ? *place : NULL;
 }
 
+/* What o.__dict__ gives: a function that never had an attribute gets a dictionary then. */
+static inline PyObject *wk__instance_dict_now(PyObject *o) {  // -> borrowed, NULL when there is none
+  PyObject *dict = wk__instance_dict_of(o);
+  if (dict || !PyFunction_Check(o)) return dict;
+  Py_XDECREF(PyObject_GenericGetDict(o, NULL));
+  PyErr_Clear();
+  return wk__instance_dict_of(o);
+}
+
 static inline PyObject *wk__from_sequence(PyObject *o, int64_t i) {  // -> borrowed
   if (PyTuple_Check(o)) return i < PyTuple_GET_SIZE(o) ? PyTuple_GET_ITEM(o, i) : NULL;
   if (PyList_Check(o)) return i < PyList_GET_SIZE(o) ? PyList_GET_ITEM(o, i) : NULL;
@@ -59,7 +68,7 @@ static inline PyObject *wk__from_frame_or_object(wk__activation *const *frames, 
     case WK__READ_ITEM:
       return wk__from_sequence(a, read->b);
     case WK__READ_INSTANCE:
-      return wk__instance_dict_of(a);
+      return wk__instance_dict_now(a);
     case WK__READ_CLOSURE:
     case WK__READ_DEFAULTS:
       return wk__from_function(a, (wk__read_kind)read->kind, read->b);

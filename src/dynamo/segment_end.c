@@ -483,6 +483,7 @@ static void drop_objects(wk__segment *g) {
   wk__map_release(&r->expressions);
   wk__map_release(&r->functions);
   wk__map_release(&r->hooks);
+  wk__map_release(&r->hook_dicts);
   wk__map_release(&r->hooked_nodes);
 }
 

@@ -6,6 +6,7 @@
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
+#include "dynamo/reads.h"
 
 #define TEXT(name) PyUnicode_AsUTF8(name)
 
@@ -439,6 +440,7 @@ static PyObject *attribute_of_function(wk__frame *f, wk__recording *r, PyObject 
   if (wk__type_attribute(Py_TYPE(owner), name)) {
     bool all = PyUnicode_CompareWithASCIIString(name, "__dict__") == 0;
     if (reg >= 0 && r->registers[reg].by_code && wk__reg_constant(r, owner) < 0) return failed(f, r);
+    if (all) (void)wk__instance_dict_now(owner);
     if (all ? dict_of_instance(f, r, reg, owner, &dict) < 0 : wk__depend_on_function(r, b, owner) < 0)
       return wk__refuse(f, "attribute %s of a function", TEXT(name));
     return PyObject_GetAttr(owner, name);

@@ -706,6 +706,8 @@ static bool python_by_code(wk__frame *f, wk__recording *r, PyObject *function, P
   bool of_class = PyUnicode_CompareWithASCIIString(name, "_process_class") == 0 ||
                   PyUnicode_CompareWithASCIIString(name, "namedtuple") == 0;
   if (of_class) return wk__class_function_call(f, r, function, callable, args, count, names, out);
+  bool members = !names && count == 1 && PyUnicode_CompareWithASCIIString(name, "_get_protocol_attrs") == 0;
+  if (members) return wk__protocol_members(f, r, function, args[0], out);
   if (PyUnicode_CompareWithASCIIString(name, "_log") != 0)
     return !names && (count == 1 || (count == 2 && wk__is_plain_value(BINDING, args[0]))) &&
            wk__copy_call(f, r, function, args[0], out);

@@ -120,6 +120,8 @@ bool wk__is_array_function(PyObject *callable);
 /* One that makes its result of values alone, for this call. */
 PyObject *wk__fresh_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                          PyObject *names);  // -> new
+/* typing._get_protocol_attrs(protocol). False: it is evaluated. */
+bool wk__protocol_members(wk__frame *f, wk__recording *r, PyObject *function, PyObject *protocol, PyObject **out);
 /* copy.copy() of an instance, copy.deepcopy() of plain data: the region's own. False: it is something else. */
 bool wk__copy_call(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o, PyObject **out);
 /* A call that changes the process is about to be done; a replay does it again. args: (all), those that have `names`

@@ -243,6 +243,9 @@ static PyObject *hook_own(wk__frame *f, wk_tensor *t, PyObject *callable, PyObje
   PyObject *handle = wk__plain_call(f, callable, args, count, NULL);
   if (!handle) return NULL;
   wk__dynamo_hooked(t);
+  wk__recording *r = f->session->recording;
+  PyObject *hooks = r ? BINDING->tensor_hooks(t) : NULL;
+  if (hooks && wk__map_set(&r->hook_dicts, (uintptr_t)hooks, hooks) != WK_OK) wk__record_failed(r, "out of memory");
   if (wk__map_set(&c->functions_in_vain, key, c) != WK_OK) wk_error_clear();
   return handle;
 }

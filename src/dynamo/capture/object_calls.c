@@ -141,8 +141,9 @@ PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference) {
     Py_DECREF(referent);
     return wk__refuse(f, "a weak reference to what was let go of");
   }
-  if (wk__is_own_object(r, reference)) return referent;
-  if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, wk__reg_find(r, reference), 0, NULL) == 0) return referent;
+  wk__reg reg = wk__reg_find(r, reference); /* one of the region's own has one where it can be seen outside */
+  if (wk__is_own_object(r, reference) || (reg >= 0 && !wk__is_foreign(r, reference))) return referent;
+  if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, reg, 0, NULL) == 0) return referent;
   Py_DECREF(referent);
   return wk__refuse(f, "%s", r->failed);
 }
@@ -381,6 +382,16 @@ PyObject *wk__cached_call(wk__frame *f, wk__recording *r, PyObject *callable, Py
   Py_DECREF(again.function);
   Py_XDECREF(result);
   return known;
+}
+
+/* ==================================================== protocols ================================================== */
+
+/* The names that a typing.Protocol asks for, which the dictionaries of its classes decide: a new set in each call. */
+bool wk__protocol_members(wk__frame *f, wk__recording *r, PyObject *function, PyObject *protocol, PyObject **out) {
+  if (!PyType_Check(protocol)) return false;
+  bool known = wk__depend_on_type(r, (PyTypeObject *)protocol) == 0;
+  *out = known ? call_in_between(f, function, &protocol, 1, NULL) : wk__refuse(f, "%s", r->failed);
+  return true;
 }
 
 /* ==================================================== deep copies ================================================= */

@@ -57,6 +57,11 @@ static wk__reg made_deque(wk__recording *r, const wk__binding *b, PyObject *o) {
 static wk__reg made_weak_reference(wk__recording *r, const wk__binding *b, PyObject *o) {
   PyObject *referent = wk__weak_referent(o), *args[] = {(PyObject *)Py_TYPE(o), referent};
   bool alive = referent != Py_None && wk__reg_constant(r, args[0]) >= 0;
+  if (wk__map_get(&r->hook_dicts, (uintptr_t)referent)) {
+    wk__record_failed(r, "the handle of a hook of what the region computes is still alive");
+    Py_DECREF(referent);
+    return -1;
+  }
   wk__reg reg = alive ? made_of(r, b, o, WK__DO_CALL, args, 2) : -1;
   if (!alive) wk__record_failed(r, "a weak reference to what has died");
   Py_DECREF(referent);

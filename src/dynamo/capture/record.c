@@ -62,6 +62,7 @@ void wk__recording_release(wk__recording *r) {
   wk__map_release(&r->expressions);
   wk__map_release(&r->functions);
   wk__map_release(&r->hooks);
+  wk__map_release(&r->hook_dicts);
   wk__map_release(&r->hooked_nodes);
   wk__map_release(&r->fresh);
   wk__map_release(&r->by_object);

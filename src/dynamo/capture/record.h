@@ -202,6 +202,7 @@ typedef struct wk__recording {
   bool keeps_tape;       /* behind its end a tensor of the graph's middle gets a hook: its history has to be there */
   wk__map functions;     /* sequence of the node of one that it does make -> anything (functions.c) */
   wk__map hooks;         /* the same of a node whose result has hooks that the graph makes -> so many */
+  wk__map hook_dicts;    /* address of the hooks of a result of the region's own, which no replay has -> anything */
   wk__map hooked_nodes;  /* the graph's node that makes them -> the node of the value */
   PyObject *drawn_from;  /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
   int draws;             /* so many */

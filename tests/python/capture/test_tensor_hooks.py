@@ -233,3 +233,19 @@ def test_saved_tensors_hooks_are_refused_inside():
         torch.compile(f, fullgraph=True)(leaf())
         with pytest.raises(RuntimeError, match="outer"), torch.autograd.graph.saved_tensors_hooks(abs, abs):
             pass
+
+
+def test_a_handle_that_leaves_removes_the_hook_of_its_call():
+    def f(x):
+        y = x * 2
+        handle = y.register_hook(lambda grad: grad * 3)
+        return y.sin(), handle
+
+    compiled = torch.compile(f)
+    for seed in range(3):
+        x, y = leaf(seed), leaf(seed)
+        for function, argument in ((f, x), (compiled, y)):
+            value, handle = function(argument)
+            handle.remove()
+            value.sum().backward()
+        assert torch.equal(x.grad, y.grad)
