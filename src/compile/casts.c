@@ -1,7 +1,7 @@
 /* Small floats become wide where they are used.
  *
- * A float16 or bfloat16 that is made float32 for several operators would be stored as float32 by the kernel of the first
- * and read by the others'. These get a conversion of their own, which waits for one of them to be fused with
+ * A float16 or bfloat16 that is made float32 for several operators would be stored as float32 by the kernel of the
+ * first and read by the others'. These get a conversion of their own, which waits for one of them to be fused with
  * (schedule.c): each kernel reads the small float then. Operators without a body keep the first one. Tests:
  * tests/ops/test_compile.py. */
 #include "compile/fuse/fuse.h"

@@ -1,7 +1,7 @@
 /* Linear algebra of small real matrices on the device, in double, a block a matrix, or a warp (on_device/matrices.c):
  * LU and what is made of it, triangles, Cholesky, QR. The bits are those of the CPU's routines. Large matrices, of
- * which few are computed at a time, and complex ones, are cuSOLVER's where it is found, else the host's. Singular values
- * and eigenvalues are those of spectra.c. Tests: tests/cuda/test_linalg.py, tests/device/. */
+ * which few are computed at a time, and complex ones, are cuSOLVER's where it is found, else the host's. Singular
+ * values and eigenvalues are those of spectra.c. Tests: tests/cuda/test_linalg.py, tests/device/. */
 #include "cuda/cusolver.h"
 #include "cuda/kernels.h"
 #include "cuda/matrices.h"

@@ -1041,12 +1041,12 @@ def deleted(x, o, log):
 def test_what_is_replaced_may_end_aloud(function):
     """The rest of the function sees what the end has done: where it was captured so, and where nothing ended then."""
     compiled = wick.compile(function)
-    for loud in (False, False, True, True, False, True):
+    for ends in (False, False, True, True, False, True):
         found = []
         for f in (function, compiled):
             log, o = [], Holder()
-            o.last = Last(log) if loud else 1
-            o.names, o.items = {"last": Last(log) if loud else 1}, [0, Last(log) if loud else 1]
+            o.last = Last(log) if ends else 1
+            o.names, o.items = {"last": Last(log) if ends else 1}, [0, Last(log) if ends else 1]
             found.append((f(wick.zeros(2), o, log).tolist(), list(log)))
             o.last = None
         assert found[0] == found[1]
