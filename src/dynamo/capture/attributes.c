@@ -432,6 +432,21 @@ PyObject *wk__get_usual_attribute(wk__frame *f, wk__recording *r, PyObject *owne
   return attribute_as_usual(f, r, owner, name, PyObject_GenericGetAttr);
 }
 
+/* Of one of which another will do that has the same code: texts and annotations are guarded, and what else is asked for
+ * makes it that function. */
+static PyObject *attribute_of_code(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *name) {
+  const wk__binding *b = f->session->binding;
+  PyObject *value = PyObject_GetAttr(owner, name);
+  if (!value) return NULL;
+  bool guarded = wk__is_plain_value(b, value) || PyDict_CheckExact(value);
+  r->last_fresh = NULL;
+  bool known = guarded ? wk__observe(r, b, value, WK__READ_ATTRIBUTE, reg, 0, name) == 0
+                       : wk__reg_constant(r, owner) >= 0 && wk__depend_on_function(r, b, owner) == 0;
+  PyObject *found = !known ? failed(f, r) : guarded ? wk__as_read(r, value) : Py_NewRef(value);
+  Py_DECREF(value);
+  return found;
+}
+
 /* Of a function from outside: its own attributes stand in a dictionary, the others change with what it consists of. */
 static PyObject *attribute_of_function(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   const wk__binding *b = f->session->binding;
@@ -439,7 +454,7 @@ static PyObject *attribute_of_function(wk__frame *f, wk__recording *r, PyObject 
   PyObject *dict = NULL;
   if (wk__type_attribute(Py_TYPE(owner), name)) {
     bool all = PyUnicode_CompareWithASCIIString(name, "__dict__") == 0;
-    if (reg >= 0 && r->registers[reg].by_code && wk__reg_constant(r, owner) < 0) return failed(f, r);
+    if (!all && reg >= 0 && r->registers[reg].by_code) return attribute_of_code(f, r, reg, owner, name);
     if (all) (void)wk__instance_dict_now(owner);
     if (all ? dict_of_instance(f, r, reg, owner, &dict) < 0 : wk__depend_on_function(r, b, owner) < 0)
       return wk__refuse(f, "attribute %s of a function", TEXT(name));

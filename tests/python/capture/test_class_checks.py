@@ -112,7 +112,7 @@ def test_transforms_of_functions_from_outside():
     assert compiled.captures == 2
 
 
-def test_functions_that_are_made_again_are_wrapped():
+def test_one_capture_for_functions_that_are_made_again():
     def f(x, function):
         return functools.wraps(function)(lambda value: function(value))(x)
 
@@ -123,6 +123,7 @@ def test_functions_that_are_made_again_are_wrapped():
     compiled = torch.compile(f, fullgraph=True)
     for _ in range(4):
         assert torch.equal(compiled(x, make()), x + 1)
+    assert compiled.captures == 1
 
 
 def test_a_weak_set_is_looked_at_and_gone_over():
