@@ -28,10 +28,10 @@ typedef struct run {
  * less than the work takes where it is an exponential or the like: it does not overlap with the products of the other
  * block. Measured on an H100, 8192 x 3072 x 768, as one and as two kernels, microseconds: an addition 84 and 110, gelu
  * 106 and 99, its gradient 128 and 118; 8192 x 4096 x 2048, an addition 252 and 242. */
-static bool is_worth_it(const wk__cuda_product *p, const wk__nest *nest) {
+static bool is_worth_it(const wk__cuda_product *p, const wk__code *code) {
   enum { MOST_DEPTH = 1536 };
   if (wk__cuda_products_are("apart")) return false;
-  return !wk__cublas_is_there() || (p->k <= MOST_DEPTH && !wk__ptx_calls_functions(nest));
+  return !wk__cublas_is_there() || (p->k <= MOST_DEPTH && !wk__cuda_calls_functions(code));
 }
 
 /* ---- whether the nest goes with pieces of the product's tiles ---- */
@@ -132,7 +132,7 @@ static wk_status run_as_one(run *r, bool *out_done) {
 
 static wk_status run_both(run *r, wk_tensor *out, wk__stream *stream) {
   bool done = false;
-  if (is_worth_it(&r->product, wk__cuda_nest_of(r->fused->code)) && product_fits(r)) {
+  if (is_worth_it(&r->product, r->fused->code) && product_fits(r)) {
     WK_TRY(run_as_one(r, &done));
     if (!done) WK_TRY(wk__cuda_cores_give(&r->cores, &r->product));
   } else {

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "codegen/ptx.h"
 #include "cuda/blocks.h"
 #include "cuda/capture.h"
 #include "cuda/code.h"
@@ -18,6 +19,7 @@ typedef struct cuda_code {
   const wk__nest *nest;
   wk__cuda_encoded encoded;
   wk__cuda_native native; /* tier 1 */
+  bool calls_functions;
   pthread_mutex_t lock;
   _Atomic(CUdeviceptr) program[WK__MOST_DEVICES]; /* by device; 0: not there yet */
 } cuda_code;
@@ -25,6 +27,7 @@ static cuda_code *of(const wk__code *code) { return (cuda_code *)code; }
 
 const wk__nest *wk__cuda_nest_of(const wk__code *code) { return of(code)->nest; }
 wk__cuda_native *wk__cuda_native_of(const wk__code *code) { return &of(code)->native; }
+bool wk__cuda_calls_functions(const wk__code *code) { return of(code)->calls_functions; }
 wk_status wk__cuda_bind(const wk__code *code, const wk__launch *launch, wk__binding *out) {
   const wk__cuda_encoded *e = &of(code)->encoded;
   return wk__bind_nest(of(code)->nest, e->expressions, e->expression_count, launch, out);
@@ -34,6 +37,7 @@ wk__code *wk__cuda_build(const wk__nest *nest) {
   cuda_code *code = wk__alloc_zeroed(sizeof *code);
   if (!code) return NULL;
   code->nest = nest;
+  code->calls_functions = wk__ptx_calls_functions(nest);
   pthread_mutex_init(&code->lock, NULL);
   if (wk__cuda_encode(nest, &code->encoded) == WK_OK) return (wk__code *)code;
   wk__cuda_release_code((wk__code *)code);

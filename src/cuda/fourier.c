@@ -52,6 +52,17 @@ static void sort_dims(wk__cuda_fourier *f) {
 
 /* ---- long rows ---- */
 
+/* The launch as two, with rows of pairs between them; false with the error set. What the numbers in memory are is the
+ * first one's, what they become the second one's. */
+static bool parted(const place *p, const wk__cuda_fourier *f, wk__cuda_fourier *first, wk__cuda_fourier *second) {
+  wk_tensor *between = wk__fourier_pairs(p, f->rows * f->n);
+  if (!between) return false;
+  *first = *second = *f;
+  first->to = second->from = wk__cuda_at(between), first->out = second->in = packed_rows(p, f, f->n);
+  first->scale = 1;
+  return true;
+}
+
 static wk_status run(const place *p, wk__cuda_fourier f);
 
 static void add_dim(wk__cuda_fourier *f, int64_t size, int64_t in, int64_t out) {
@@ -62,16 +73,13 @@ static void add_dim(wk__cuda_fourier *f, int64_t size, int64_t in, int64_t out) 
 /* Number j n2 + i is that of row j and column i; of result k + n1 l is k the columns' and l the rows'. */
 static wk_status run_in_passes(const place *p, wk__cuda_fourier f) {
   int64_t n1 = wk__fourier_columns(p, f.n), n2 = f.n / n1;
-  wk_tensor *between = wk__fourier_pairs(p, f.rows * f.n);
-  if (!between) return wk_error_category();
-  wk__cuda_fourier columns = f, rows = f;
-  columns.to = rows.from = wk__cuda_at(between);
-  columns.out = rows.in = packed_rows(p, &f, f.n);
+  wk__cuda_fourier columns, rows;
+  if (!parted(p, &f, &columns, &rows)) return wk_error_category();
   int64_t pair = columns.out.step;
   columns.n = columns.out.count = n1;
   columns.in.count = n1, columns.in.step *= n2, columns.out.step *= n2;
   columns.to_how = WK__FOURIER_TURNED, columns.order = f.n;
-  columns.swaps_to = 0, columns.scale = 1;
+  columns.swaps_to = 0;
   add_dim(&columns, n2, f.in.step, pair);
   rows.n = rows.in.count = rows.out.count = n2;
   rows.out.step *= n1;
@@ -122,26 +130,26 @@ static wk_status run(const place *p, wk__cuda_fourier f) {
 /* Rows of pairs that lie among the reals of r. */
 static void take_pairs(wk__cuda_rows *r) { r->second = r->step, r->step *= 2, r->count /= 2; }
 
+static bool is_one_launch(const place *p, const wk__cuda_fourier *f) {
+  return !wk__fourier_is_chirp(f->n) && wk__fourier_is_short(p, f->n);
+}
+
 /* What is made of the numbers in front of the transform, or behind it, is done by its launch, where that is one. */
 static wk_status run_before(const place *p, wk__cuda_fourier f) {
-  if (!wk__fourier_is_chirp(f.n) && wk__fourier_is_short(p, f.n)) return wk__fourier_run_rows(p, f);
-  wk__cuda_fourier before = f, after = f;
-  wk_tensor *between = wk__fourier_pairs(p, f.rows * f.n);
-  if (!between) return wk_error_category();
-  before.to = after.from = wk__cuda_at(between), before.out = after.in = packed_rows(p, &f, f.n);
-  before.swaps_from = before.swaps_to = 0, before.scale = 1;
+  wk__cuda_fourier before, after;
+  if (is_one_launch(p, &f)) return wk__fourier_run_rows(p, f);
+  if (!parted(p, &f, &before, &after)) return wk_error_category();
+  before.swaps_from = before.swaps_to = 0;
   after.from_how = WK__FOURIER_PLAIN, after.order = 0;
   WK_TRY(wk__fourier_run_numbers(p, before));
   return run(p, after);
 }
 
 static wk_status run_behind(const place *p, wk__cuda_fourier f) {
-  if (!wk__fourier_is_chirp(f.n) && wk__fourier_is_short(p, f.n)) return wk__fourier_run_rows(p, f);
-  wk__cuda_fourier before = f, after = f;
-  wk_tensor *between = wk__fourier_pairs(p, f.rows * f.n);
-  if (!between) return wk_error_category();
-  before.to = after.from = wk__cuda_at(between), before.out = after.in = packed_rows(p, &f, f.n);
-  before.to_how = WK__FOURIER_PLAIN, before.order = 0, before.scale = 1;
+  wk__cuda_fourier before, after;
+  if (is_one_launch(p, &f)) return wk__fourier_run_rows(p, f);
+  if (!parted(p, &f, &before, &after)) return wk_error_category();
+  before.to_how = WK__FOURIER_PLAIN, before.order = 0;
   after.swaps_from = after.swaps_to = 0;
   WK_TRY(run(p, before));
   return wk__fourier_run_numbers(p, after);

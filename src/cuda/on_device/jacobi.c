@@ -28,16 +28,21 @@ INLINE double dot(const double *x, const double *y, int64_t m) {
   return sum;
 }
 
+/* The lane's next elements of both, or the first again where there are no more. */
+INLINE void hold(const double *x, const double *y, int64_t first, int64_t m, double *a, double *b) {
+#pragma unroll
+  for (int u = 0; u < HELD; u++) {
+    int64_t i = first + u * WARP < m ? first + u * WARP : first;
+    a[u] = x[i], b[u] = y[i];
+  }
+}
+
 /* x^T x, y^T y and x^T y, as dot has them. */
 INLINE void dots(const double *x, const double *y, int64_t m, double *out_xx, double *out_yy, double *out_xy) {
   double xx = 0, yy = 0, xy = 0;
   for (int64_t first = thread_index() % WARP; first < m; first += HELD * WARP) {
     double a[HELD], b[HELD];
-#pragma unroll
-    for (int u = 0; u < HELD; u++) {
-      int64_t i = first + u * WARP < m ? first + u * WARP : first;
-      a[u] = x[i], b[u] = y[i];
-    }
+    hold(x, y, first, m, a, b);
 #pragma unroll
     for (int u = 0; u < HELD; u++)
       if (first + u * WARP < m) xx += a[u] * a[u], yy += b[u] * b[u], xy += a[u] * b[u];
@@ -54,11 +59,7 @@ INLINE void dots(const double *x, const double *y, int64_t m, double *out_xx, do
 INLINE void turn_rows(double *x, double *y, int64_t m, double c, double s) {
   for (int64_t first = thread_index() % WARP; first < m; first += HELD * WARP) {
     double a[HELD], b[HELD];
-#pragma unroll
-    for (int u = 0; u < HELD; u++) {
-      int64_t i = first + u * WARP < m ? first + u * WARP : first;
-      a[u] = x[i], b[u] = y[i];
-    }
+    hold(x, y, first, m, a, b);
 #pragma unroll
     for (int u = 0; u < HELD; u++)
       if (first + u * WARP < m) {
