@@ -1,11 +1,6 @@
 /* Iteration, with, match and exceptions while something is captured: the real thing, and a note of it. What is said in
  * operations.c holds here, too. Tests: tests/python/capture/. */
-#include "dynamo/capture/known.h"
-
-#define RECORDING(plain)                  \
-  wk__recording *r = wk__recording_of(f); \
-  if (!r) return plain
-#define BINDING (f->session->binding)
+#include "dynamo/capture/operation_parts.h"
 
 /* What the iterator's own Python code gives comes to this instruction, and to no C code that looks at it. */
 #define HANDING_ON(iterator, call)                            \
@@ -14,8 +9,6 @@
   int status_ = (call);                                       \
   f->session->handing = handing_;                             \
   return status_
-
-static PyObject *failed(wk__frame *f, const wk__recording *r) { return wk__refuse(f, "%s", r->failed); }
 
 /* =================================================== iteration =================================================== */
 
@@ -61,7 +54,7 @@ PyObject *wk__op_enter(wk__frame *f, PyObject *manager, PyObject **out_exit) {
   bool own_mode = wk__is_mode(f, Py_TYPE(manager)) && !wk__is_foreign(r, manager);
   if (!own_mode && !wk__is_python_instance(manager))
     return wk__refuse(f, "a context manager of C code (%s)", Py_TYPE(manager)->tp_name);
-  if (wk__depend_on_type(r, Py_TYPE(manager)) < 0) return failed(f, r);
+  if (wk__depend_on_type(r, Py_TYPE(manager)) < 0) return wk__failed(f, r);
   PyObject *result = wk__plain_enter(f, manager, out_exit);
   if (own_mode) r->packs |= wk__thread.saver != f->session->saver_at_start;
   bool bound = result && *out_exit && PyMethod_Check(*out_exit) && wk__recording_of(f) == r;
