@@ -344,21 +344,26 @@ Py_ssize_t wk__backend_arguments(const wk__segment *g, const wk__binding *b, PyO
 /* The histories that a backend's function knows nothing of: of results whose backward was run inside. */
 static int set_backend_histories(const wk__session *s, const wk__segment *g, PyObject *const *values) {
   const wk__binding *b = s->binding;
-  for (int64_t i = 0; i < g->graph->output_count; i++) {
+  const wk__recording *r = g->recording;
+  wk_tensor **inputs = NULL;
+  wk_status status = WK_OK;
+  for (int64_t i = 0; i < g->graph->output_count && status == WK_OK; i++) {
     PyObject *result = values[g->outputs[i]];
     if (!g->spent[i].name || !PyObject_TypeCheck(result, b->tensor_type)) continue;
-    wk__spent spent = g->spent[i];
-    wk_tensor **inputs = wk__alloc_zeroed((size_t)(g->recording->input_count + 1) * sizeof *inputs);
-    wk_status status = inputs ? WK_OK : WK_OUT_OF_MEMORY;
-    for (int k = 0; inputs && k < spent.count; k++)
-      inputs[spent.inputs[k]] = b->tensor_of(values[g->recording->inputs[spent.inputs[k]]]);
-    if (status == WK_OK) status = set_spent_history(b->tensor_of(result), &spent, inputs);
-    wk__free(inputs);
-    if (status == WK_OK) continue;
-    b->raise(b->state);
-    return -1;
+    if (!inputs && !(inputs = wk__alloc_zeroed((size_t)(r->input_count + 1) * sizeof *inputs))) {
+      status = WK_OUT_OF_MEMORY;
+      break;
+    }
+    for (int64_t k = 0; k < r->input_count; k++) {
+      PyObject *input = values[r->inputs[k]];
+      inputs[k] = PyObject_TypeCheck(input, b->tensor_type) ? b->tensor_of(input) : NULL;
+    }
+    status = set_spent_history(b->tensor_of(result), &g->spent[i], inputs);
   }
-  return 0;
+  wk__free(inputs);
+  if (status == WK_OK) return 0;
+  b->raise(b->state);
+  return -1;
 }
 
 static int run_backend(const wk__session *s, const wk__segment *g, PyObject **values) {

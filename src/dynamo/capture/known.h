@@ -63,11 +63,11 @@ int wk__set_usual_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
 wk__reg wk__instance_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner);
 /* Bound methods and partial calls from outside: what they are bound to becomes known. False: refused. */
 bool wk__know_bound(wk__frame *f, wk__recording *r, PyObject *o);
-/* `value` is looked for among the items of a container: which of them it is has to stay the same. */
 /* Objects from outside become keys of the region's own: which of them are the same one is guarded. step: of `keys`, how
  * many items apart; container: a dict or set that gets one more. */
 void wk__note_keys(wk__frame *f, wk__recording *r, PyObject *const *keys, Py_ssize_t count, int step);
 void wk__note_key(wk__frame *f, wk__recording *r, PyObject *container, PyObject *key);
+/* `value` is looked for among the items of a container: which of them it is has to stay the same. */
 void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObject *value);
 /* Two objects are or are not the same; the answer is checked where it could be another one. */
 int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b);

@@ -13,6 +13,7 @@
 #define HALFWAY WK__CALL_HALFWAY
 #define SEARCHES WK__CALL_SEARCHES
 #define STORES WK__CALL_STORES
+#define KEYS WK__CALL_KEYS
 static const wk__known_call calls[] = {
 #define CALL(owner, name, what, how, sample) {owner, name, WK__KNOWN_##what, how},
 #define CLASS(name, kind, sample)

@@ -36,6 +36,7 @@ enum {
   WK__CALL_HALFWAY = 2,  /* may have changed something when it raises */
   WK__CALL_SEARCHES = 4, /* compares its argument with the items */
   WK__CALL_STORES = 8,   /* puts its argument, or what that holds, into the container and looks at none of it */
+  WK__CALL_KEYS = 16,    /* makes its argument a key of the container */
 };
 
 /* What instances of a C class are. */

@@ -102,8 +102,7 @@ PyObject *wk__change_container(wk__frame *f, wk__recording *r, const wk__known_c
   if (!blind && !(takes ? wk__passed_on(f, self) : item_usable(f, self, self))) return NULL;
   if (blind && reg >= 0 && wk__keep_before(r, reg) < 0) return NULL;
   if (known->how & WK__CALL_SEARCHES && given) wk__note_search(f, r, self, rest[0]);
-  bool adds = strcmp(known->name, "add") == 0 || strcmp(known->name, "setdefault") == 0;
-  if (adds && given && (PyAnySet_Check(self) || PyDict_Check(self))) wk__note_key(f, r, self, rest[0]);
+  if (known->how & WK__CALL_KEYS && given) wk__note_key(f, r, self, rest[0]);
   const wk__frame *before = f->session->handing;
   f->session->handing = given == 1 && stores(known, self, rest[0]) && wk__hands_on(f, rest[0]) ? f : NULL;
   if (reg < 0) {
