@@ -388,9 +388,10 @@ def test_what_stages_hold_is_given_back():
             compiled = torch.compile(train, fullgraph=True)
             for _ in range(3):
                 compiled(X.clone().requires_grad_()).backward()
+            compiled.wait_for_native()  # what is made in the background holds allocations of its own
         gc.collect()
         return _C._live_allocations()
 
     rounds(20)
     before = rounds(1)
-    assert rounds(20) < before + 20  # a round that kept anything would add to it; native code comes and goes beside
+    assert rounds(20) <= before
