@@ -47,7 +47,7 @@ def ours(module):
 def sections():
     for module, names in torch_names():
         found = ours(module)
-        there = sorted(name for name in set(names) if found is not None and hasattr(found, name))
+        there = [name for name in sorted(set(names)) if found is not None and hasattr(found, name)]
         if there:
             yield f"**{module}** ({len(there)} of {len(set(names))})\n\n" + textwrap.fill(
                 " ".join(f"`{name}`" for name in there), 120, break_on_hyphens=False, break_long_words=False

@@ -115,8 +115,10 @@ def files_of(names):
 def late(package, submodules=(), names=None, beside=None):
     """A package's __getattr__ that imports submodules, and takes `names` {name: submodule}, when they are first used.
 
-    The submodules are those of `beside`, another package, where that is given."""
+    The submodules are those of `beside`, another package, where that is given. Those of its own that names come from
+    are attributes, too, as they are once such a name has been used."""
     names, home = names or {}, beside or package
+    submodules = {*submodules, *names.values()} if home == package else submodules
 
     def __getattr__(name):
         from importlib import import_module

@@ -15,6 +15,33 @@ def test_the_list_is_current():
     assert run.returncode == 0, run.stderr
 
 
+ASK = """
+import importlib, pkgutil, runpy, sys
+import wick
+tool, order = sys.argv[1:]
+if order == "loaded":
+    for module in pkgutil.walk_packages(wick.__path__, "wick."):
+        if module.name != "wick.libwick":  # the library of C, which is no module
+            importlib.import_module(module.name)
+names = runpy.run_path(tool)
+for module, listed in names["torch_names"]():
+    found = names["ours"](module)
+    files = {file.name for file in pkgutil.iter_modules(getattr(found, "__path__", ()))}
+    for name in sorted(set(listed), key=lambda name: order == "files first" and name not in files):
+        if hasattr(found, name):
+            print(module, name)
+"""
+
+
+def test_names_are_there_whatever_was_asked_for_before():
+    def there(order):
+        run = subprocess.run([sys.executable, "-c", ASK, TOOL, order], capture_output=True, text=True, check=True)
+        return sorted(run.stdout.splitlines())
+
+    names = there("loaded")
+    assert len(names) > 3000 and there("files first") == names and there("sorted") == names
+
+
 def test_python_names_what_the_core_has():
     built = pathlib.Path(importlib.util.find_spec("wick").origin).parent.parent
     run = subprocess.run([sys.executable, TOOLS / "check_core_names.py", built], capture_output=True, text=True)
