@@ -22,9 +22,12 @@ OPTIONS = [
 
 def compiler():
     for name in ("clang-14", "clang"):
-        if shutil.which(name) and "nvptx64" in subprocess.run(
-            [name, "-print-targets"], capture_output=True, text=True, check=False
-        ).stdout and " 14." in subprocess.run([name, "--version"], capture_output=True, text=True, check=False).stdout:
+        if (
+            shutil.which(name)
+            and "nvptx64"
+            in subprocess.run([name, "-print-targets"], capture_output=True, text=True, check=False).stdout
+            and " 14." in subprocess.run([name, "--version"], capture_output=True, text=True, check=False).stdout
+        ):
             return name
     return None
 

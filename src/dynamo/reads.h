@@ -18,10 +18,10 @@ static inline PyObject *wk__instance_dict_of(PyObject *o) {  // -> borrowed, NUL
   return place ? *place : NULL;
 }
 
-/* What o.__dict__ gives: a function that never had an attribute gets a dictionary then. */
+/* What o.__dict__ gives: a function or tensor that never had an attribute gets a dictionary then. */
 static inline PyObject *wk__instance_dict_now(PyObject *o) {  // -> borrowed, NULL when there is none
   PyObject *dict = wk__instance_dict_of(o);
-  if (dict || !PyFunction_Check(o)) return dict;
+  if (dict || !wk__instance_dict_place(o)) return dict;
   Py_XDECREF(PyObject_GenericGetDict(o, NULL));
   PyErr_Clear();
   return wk__instance_dict_of(o);

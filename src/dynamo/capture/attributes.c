@@ -154,6 +154,16 @@ static PyObject *attribute_of_tensor_class(wk__frame *f, wk__recording *r, PyObj
   return found;
 }
 
+/* What the program has given to a tensor. */
+static PyObject *all_own_attributes(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *name) {
+  PyObject *dict;
+  if (!wk__is_foreign(r, owner)) return PyObject_GetAttr(owner, name);
+  if (r->registers[reg].written || r->registers[reg].names)
+    return wk__refuse(f, "the dictionary of a tensor that has got attributes");
+  if (!wk__instance_dict_now(owner)) return PyObject_GetAttr(owner, name);
+  return dict_of_instance(f, r, reg, owner, &dict) < 0 ? failed(f, r) : wk__as_read(r, dict);
+}
+
 static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   const wk__binding *b = f->session->binding;
   wk__reg reg = wk__reg_find(r, owner);
@@ -171,6 +181,8 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
     return wk__sizes_object(r, b, b->tensor_of(owner));
   PyObject *in_class = wk__type_attribute(Py_TYPE(owner), name);
   if (in_class && hides_class(owner, name, in_class)) return own_attribute(f, r, reg, owner, name);
+  bool all = PyUnicode_CompareWithASCIIString(name, "__dict__") == 0;
+  if (all) return all_own_attributes(f, r, reg, owner, name);
   bool constant = in_class && (wk__is_plain_value(b, in_class) || PyType_Check(in_class));
   bool of_python = constant || (in_class && Py_TYPE(in_class) == &PyProperty_Type);
   if (of_python) return attribute_of_tensor_class(f, r, owner, name, in_class);
@@ -438,7 +450,7 @@ static PyObject *attribute_of_code(wk__frame *f, wk__recording *r, wk__reg reg, 
   const wk__binding *b = f->session->binding;
   PyObject *value = PyObject_GetAttr(owner, name);
   if (!value) return NULL;
-  bool guarded = wk__is_plain_value(b, value) || PyDict_CheckExact(value);
+  bool guarded = wk__is_plain_value(b, value) || PyDict_CheckExact(value) || PyTuple_CheckExact(value);
   r->last_fresh = NULL;
   bool known = guarded ? wk__observe(r, b, value, WK__READ_ATTRIBUTE, reg, 0, name) == 0
                        : wk__reg_constant(r, owner) >= 0 && wk__depend_on_function(r, b, owner) == 0;

@@ -497,6 +497,25 @@ static bool is_evaluated(PyObject *o) {
   return PyFunction_Check(function) && wk__known_python_function(function)->what == WK__KNOWN_NOTHING;
 }
 
+/* sys._getframemodulename(depth): the module of a function of the chain, which typing asks for. */
+static PyObject *module_of_frame(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *depth) {
+  long n = PyLong_CheckExact(depth) ? PyLong_AsLong(depth) : -1;
+  if (n < 0) PyErr_Clear();
+  const wk__activation *at = wk__activation_of(f);
+  while (at && n > 0) at = at->outer, n--;
+  PyObject *function = n == 0 && at ? wk__frame_function(&at->frame) : NULL;
+  if (!function || !PyFunction_Check(function)) return wk__refuse(f, "a frame outside of the region");
+  if (wk__is_foreign(r, function) && wk__reg_constant(r, function) < 0) return wk__refuse(f, "%s", r->failed);
+  PyObject *name = PyUnicode_InternFromString("__module__"), *shown = wk__plain_call(f, callable, &depth, 1, NULL);
+  PyObject *module = name && shown ? wk__get_attribute(f, r, function, name) : NULL;
+  int same = module ? PyObject_RichCompareBool(module, shown, Py_EQ) : 1;
+  if (!same) Py_SETREF(module, wk__refuse(f, "a frame that is not evaluated")); /* lies between */
+  if (same < 0) Py_CLEAR(module);
+  Py_XDECREF(shown);
+  Py_XDECREF(name);
+  return module;
+}
+
 static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
   const PyCFunctionObject *c = (const PyCFunctionObject *)callable;
@@ -520,6 +539,8 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
     return wk__warn_call(f, r, callable, args, count, names);
   bool asks_exception = strcmp(name, "exc_info") == 0 || strcmp(name, "exception") == 0;
   if (strcmp(module, "sys") == 0 && asks_exception) return wk__exception_state(f, r, callable);
+  bool asks_module = strcmp(module, "sys") == 0 && strcmp(name, "_getframemodulename") == 0;
+  if (asks_module && count == 1 && !names) return module_of_frame(f, r, callable, args[0]);
   bool of_abc = strcmp(module, "_abc") == 0 && count == 2 && !names;
   if (of_abc && strcmp(name, "_abc_instancecheck") == 0) return wk__abstract_check(f, r, callable, args, true);
   if (of_abc && strcmp(name, "_abc_subclasscheck") == 0) return wk__abstract_check(f, r, callable, args, false);
@@ -739,13 +760,31 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
   return enter(f, callable, args, count, names);
 }
 
-/* A slot of C code bound to its object: super().__init__ of an exception, say. */
+/* descriptor.__get__(o): the attribute that it is of o's class, as inspect.getattr_static() asks for __mro__. */
+static PyObject *value_of_descriptor(wk__frame *f, wk__recording *r, PyObject *descriptor, PyObject *callable,
+                                     PyObject *o) {
+  PyObject *name = PyDescr_NAME(descriptor);
+  if (!PyObject_TypeCheck(o, PyDescr_TYPE(descriptor))) return wk__plain_call(f, callable, &o, 1, NULL); /* it raises */
+  if (wk__type_attribute(Py_TYPE(o), name) == descriptor) return wk__get_attribute(f, r, o, name);
+  return wk__refuse(f, "a %s of another class", Py_TYPE(descriptor)->tp_name);
+}
+
+/* A slot of C code bound to its object: super().__init__ of an exception, say. One that comes from outside is known
+ * where its object is a part of a class. */
 static PyObject *method_wrapper(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
                                 Py_ssize_t count, PyObject *names) {
-  if (wk__is_foreign(r, callable)) return wk__refuse_as(f, WK__REFUSED_LEFT_OVER, "a method-wrapper from outside");
   PyObject *self = PyObject_GetAttrString(callable, "__self__"), *name = PyObject_GetAttrString(callable, "__name__");
   const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
-  PyObject *result = self && text ? wk__method_call(f, r, self, text, callable, args, count, names, false) : NULL;
+  PyObject *result = NULL;
+  bool descriptor = self && (Py_TYPE(self) == &PyGetSetDescr_Type || Py_TYPE(self) == &PyMemberDescr_Type);
+  if (!self || !text)
+    result = NULL;
+  else if (wk__is_foreign(r, callable) && !(descriptor && wk__is_that_one(r, callable)))
+    result = wk__refuse_as(f, WK__REFUSED_LEFT_OVER, "a method-wrapper from outside");
+  else if (descriptor && count == 1 && !names && strcmp(text, "__get__") == 0)
+    result = value_of_descriptor(f, r, self, callable, args[0]);
+  else
+    result = wk__method_call(f, r, self, text, callable, args, count, names, false);
   Py_XDECREF(self);
   Py_XDECREF(name);
   return result;

@@ -15,6 +15,10 @@ bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, co
        sets = strcmp(name, "__setattr__") == 0 && count == 2, deletes = strcmp(name, "__delattr__") == 0 && count == 1;
   if (!(gets || sets || deletes) || !PyUnicode_Check(args[0]) || PyObject_TypeCheck(self, BINDING->module_type))
     return false;
+  if (gets && !wk__is_python_instance(self) && Py_TYPE(self)->tp_getattro == PyObject_GenericGetAttr) {
+    *out = wk__get_attribute(f, r, self, args[0]); /* whoever has this method, its class has no other way */
+    return true;
+  }
   PyObject *where = wk__is_python_instance(self) ? PyObject_GetAttrString(callable, "__objclass__") : NULL;
   const PyTypeObject *class = where && PyType_Check(where) ? (PyTypeObject *)where : NULL;
   bool usual = class && class->tp_getattro == PyObject_GenericGetAttr && class->tp_setattro == PyObject_GenericSetAttr;
@@ -300,6 +304,15 @@ static wk__reg guard_argument(wk__frame *f, wk__recording *r, PyObject *o) {
   return wk__is_foreign(r, o) && !wk__is_tensor_object(f, o) ? wk__reg_find(r, o) : -1;
 }
 
+/* A class has one such object, wherever it is asked for. */
+static bool is_weak_reference_to_class(wk__recording *r, PyObject *o) {
+  if (Py_TYPE(o) != wk__weak_reference_type() || ((PyWeakReference *)o)->wr_callback) return false;
+  PyObject *type = wk__weak_referent(o);
+  bool known = type && PyType_Check(type) && !wk__is_made_class(r, type) && wk__reg_constant(r, type) >= 0;
+  Py_XDECREF(type);
+  return known;
+}
+
 /* A value whatever it is asked for: one without identity, or a tuple of those. What a tuple from outside holds is
  * guarded; sizes in it that are symbols become numbers. */
 static bool is_constant(wk__frame *f, wk__recording *r, PyObject *o, int depth) {
@@ -313,6 +326,7 @@ static bool is_constant(wk__frame *f, wk__recording *r, PyObject *o, int depth) 
     if (changes) wk__settle(r, o);
     return true;
   }
+  if (is_weak_reference_to_class(r, o)) return true;
   if (Py_TYPE(o) != &PyTuple_Type && Py_TYPE(o) != BINDING->size_type) return false;
   if (wk__is_foreign(r, o) && wk__touch(r, BINDING, o) < 0) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)

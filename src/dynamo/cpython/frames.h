@@ -28,10 +28,8 @@ typedef struct wk__code {
   struct wk__watched *watched; /* owned, PyMem_Free's: program.h; NULL */
 } wk__code;
 
-/* One frame being evaluated; lives on the C stack of the hook that got it. Frames that were entered from it through
- * CPython's call path point back at it. */
+/* One frame being evaluated; lives on the C stack of the hook that got it. */
 struct wk__frame {
-  wk__frame *outer;
   wk__session *session;
   struct _PyInterpreterFrame *real; /* borrowed */
   PyThreadState *thread;
@@ -45,8 +43,8 @@ struct wk__frame {
   int dropping;            /* not 0: what Python runs now is run by the death of objects */
   bool returned_into;      /* so it is: the frame that the instruction has entered is over */
   bool within;             /* what it calls is a part of its instruction, which is not to be done again */
-  bool resumable;          /* the instruction of `outer` does nothing but enter this frame: replay may do it again */
-  void *links[4];          /* version_3XX.h's: how the frame hangs in the thread */
+  bool resumable; /* the instruction of the frame below does nothing but enter this one: replay may do it again */
+  void *links[4]; /* version_3XX.h's: how the frame hangs in the thread */
 };
 
 /* A call of a Python function in progress reaches the hook, which makes a wk__frame. `real` is not linked yet. */

@@ -1,6 +1,7 @@
 """What a region asks of classes and functions from outside: protocols, what functools.wraps() copies, weak containers."""
 
 import functools
+import inspect
 import typing
 import weakref
 
@@ -157,3 +158,17 @@ def test_what_a_weak_set_is_asked_for_is_guarded():
     alive = weakref.ref(objects[0])
     del o, objects
     assert alive() is None and len(members) == 0
+
+
+def test_static_attributes_are_guarded():
+    def f(x, o):
+        return x * (1 + (inspect.getattr_static(o, "width", None) is not None))
+
+    x, o = torch.ones(3), Empty()
+    compiled = torch.compile(f, fullgraph=True)
+    for other in (o, Wide(), x, [], o):
+        assert torch.equal(compiled(x, other), f(x, other))
+    o.width = 4
+    assert torch.equal(compiled(x, o), x * 2)
+    x.width = 5
+    assert torch.equal(compiled(x, x), x * 2)
