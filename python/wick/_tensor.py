@@ -229,6 +229,7 @@ for _name in (
     setattr(Tensor, _name, _method_of("predicates", _name))
 for _name in "eig lstsq solve symeig".split():
     setattr(Tensor, _name, _method_of("removed", _name))
+Tensor.__div__, Tensor.__idiv__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__itruediv__, Tensor.__rtruediv__
 own_addbmm_ = Tensor.addbmm_  # the operator's, which takes a self of the result's size
 for _name in (
     "addbmm_ apply_ dim_order is_pinned is_set_to map2_ map_ module_load new_empty_strided pin_memory reinforce resize resize_as "

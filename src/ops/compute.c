@@ -87,7 +87,7 @@ static wk_status check_destination(const wk__call *c, int r, wk_tensor *destinat
   }
   WK_TRY(wk__check_out_dtype(c->op, (wk_dtype)spec->dtype, (wk_dtype)destination->dtype));
   if (!has_sizes(destination, spec)) {
-    if (c->op->tags & WK__TAG_POINTWISE) WK_TRY(wk__check_overlap(destination)); /* as it was given */
+    if (c->op->tags & (WK__TAG_POINTWISE | WK__TAG_OUT_APART)) WK_TRY(wk__check_overlap(destination)); /* as given */
     WK_TRY(resize_to(destination, spec));
   }
   return wk__check_overlap(destination);

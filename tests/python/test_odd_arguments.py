@@ -706,3 +706,85 @@ def test_types_that_there_are_not(given, error, text):
 def test_numel_as_a_function():
     assert wick.numel(wick.ones(2, 3)) == 6 and wick.numel(wick.tensor(1.0)) == 1
     assert wick.compile(lambda x: x * wick.numel(x), fullgraph=True)(wick.ones(3)).tolist() == [3, 3, 3]
+
+
+def test_diff_of_order_zero_is_a_copy():
+    x = wick.arange(3.0)
+    y = wick.diff(x, 0, prepend=x, append=x)
+    assert y.tolist() == x.tolist() and y.data_ptr() != x.data_ptr()
+
+
+def test_index_copy_of_one_number():
+    x, source = wick.tensor(1.0, requires_grad=True), wick.tensor(2.0, requires_grad=True)
+    y = wick.index_copy(x, 0, wick.tensor([0]), source)
+    y.backward()
+    assert y.item() == 2 and y.dim() == 0 and (x.grad.item(), source.grad.item()) == (0, 1)
+
+
+def test_index_fill_by_a_tensor():
+    x, value = wick.zeros(2, 3, requires_grad=True), wick.tensor(4.0, requires_grad=True)
+    y = x.index_fill(1, wick.tensor([2, 0, 2]), value)  # one place twice
+    assert y.tolist() == [[4, 0, 4]] * 2
+    y.sum().backward()
+    assert value.grad.item() == 4 and x.grad.tolist() == [[0, 1, 0]] * 2
+    z = wick.tensor([1, 2, 3])
+    assert z.index_fill_(0, wick.tensor(1), wick.tensor(7.9)).tolist() == [1, 7, 3]
+    assert wick.tensor(1.0).index_fill(0, wick.tensor([0]), wick.tensor(3)).item() == 3
+    with pytest.raises(RuntimeError, match=r"0-dimensional value tensor, but got tensor with 1 dimension\(s\)\."):
+        z.index_fill(0, wick.tensor([0]), wick.tensor([2]))
+
+
+def test_factors_of_integers_and_bools():
+    one, matrix = wick.tensor([1]), wick.tensor([[1]])
+    assert wick.addmv(one, matrix, one, beta=0.2, alpha=2.6).tolist() == [2]
+    yes, no = wick.tensor([True]), wick.tensor([False])
+    for beta, alpha, self, vector, wanted in [
+        (3, 2, no, yes, True), (3, 0, no, yes, False), (0, 1, yes, no, False), (1, 1, yes, no, True), (0, 2, no, yes, True)
+    ]:  # fmt: skip
+        result = wick.addr(self[None], vector, yes, beta=beta, alpha=alpha)
+        assert result.dtype == wick.bool and result.item() is wanted
+
+
+def test_logit_of_bools():
+    assert wick.logit(wick.tensor([True, False])).tolist() == [math.inf, -math.inf]
+
+
+@pytest.mark.parametrize("distances", [lambda x: wick.cdist(x, x + 1, 0), lambda x: wick.pdist(x, 0)])
+def test_counts_of_differences_have_zeros_as_gradient(distances):
+    x = wick.tensor([[1.0, 2.0], [1.0, 3.0]], requires_grad=True)
+    distances(x).sum().backward()
+    assert x.grad.tolist() == [[0, 0], [0, 0]]
+
+
+def test_out_that_lies_over_itself():
+    x, out = wick.ones(3, 6), wick.zeros(1, 6).expand(2, 6)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        wick.index_select(x, 1, wick.tensor([0, 1]), out=out)
+
+
+def test_orders_of_memory_that_are_none():
+    for layout, text in [((0,), "does not match the length"), ((0, 2), "got 2 at index 1"), ((0, 0), "Duplicate dim")]:
+        with pytest.raises(RuntimeError, match=text):
+            wick.empty_permuted((2, 3), layout)
+
+
+def test_results_of_factorisations_lie_column_after_column():
+    a = wick.eye(3).repeat(2, 1, 1) * 2
+    factors, pivots = wick.linalg.lu_factor(a)
+    for t in [
+        wick.linalg.cholesky(a, upper=True),
+        wick.linalg.solve(a, wick.ones(2, 3, 3)),
+        wick.linalg.solve_triangular(a, wick.ones(2, 3, 3), upper=True, left=False),
+        wick.linalg.lu_solve(factors, pivots, wick.ones(2, 3, 3), adjoint=True),
+        *wick.triangular_solve(wick.ones(2, 3, 3), a),
+    ]:
+        assert t.stride() == (9, 1, 3)
+    assert wick.linalg.solve(a, wick.ones(2, 3)).stride() == (1, 2)
+    with pytest.warns(UserWarning, match="torch.lu is deprecated"):
+        assert wick.lu(a, get_infos=True)._fields == ("LU", "pivots", "info")
+
+
+def test_unpooled_images_keep_channels_last():
+    x = wick.randn(1, 2, 4, 4).contiguous(memory_format=wick.channels_last)
+    pooled, places = wick.nn.functional.max_pool2d(x, 2, return_indices=True)
+    assert wick.nn.functional.max_unpool2d(pooled, places, 2).is_contiguous(memory_format=wick.channels_last)

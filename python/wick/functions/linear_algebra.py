@@ -67,7 +67,7 @@ def lu(A, pivot=True, get_infos=False, out=None):  # noqa: N803
     )
     from ..linalg import lu_factor, lu_factor_ex
 
-    result = tuple(lu_factor_ex(A, pivot=pivot)) if get_infos else tuple(lu_factor(A, pivot=pivot))
+    result = lu_factor_ex(A, pivot=pivot) if get_infos else tuple(lu_factor(A, pivot=pivot))
     if out is None:
         return result
     return tuple(o.resize_(r.shape).copy_(r) for o, r in zip(out, result, strict=True))

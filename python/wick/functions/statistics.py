@@ -45,6 +45,19 @@ def empty_permuted(
     size, physical_layout, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ):
     """A tensor whose dims lie in memory in this order, the last one innermost."""
+    if len(size) != len(physical_layout):
+        raise RuntimeError(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
+            f"{len(size)} is not equal to len(physical_layout) = {len(physical_layout)}"
+        )
+    for at, d in enumerate(physical_layout):
+        if not 0 <= d < len(size):
+            raise RuntimeError(
+                f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {d} at index {at}).  NB: "
+                "negative dims not currently supported; file an issue if you want it."
+            )
+    if len(set(physical_layout)) < len(physical_layout):
+        raise RuntimeError("Duplicate dim not allowed")
     stride, step = [0] * len(size), 1
     for d in reversed(physical_layout):
         stride[d], step = step, step * max(size[d], 1)

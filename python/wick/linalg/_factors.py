@@ -155,7 +155,7 @@ def cholesky_ex(input, *, upper=False, check_errors=False, out=None):
     factor, info = _C._linalg_cholesky(input.mH if upper else input)
     if check_errors:
         check_info(info, "linalg.cholesky_ex", _INDEFINITE)
-    return written(_cholesky_ex(factor.mH if upper else factor, info), out, True)
+    return written(_cholesky_ex(columns(factor.mH) if upper else factor, info), out, True)
 
 
 def cholesky(input, *, upper=False, out=None):
@@ -327,7 +327,7 @@ def lu_solve(LU, pivots, B, *, left=True, adjoint=False, out=None):  # noqa: N80
         y = _C._linalg_solve_triangular(LU.mH, B, False, False)
         y = _C._linalg_solve_triangular(LU.mH, y, True, True)
         back = order.argsort(-1)
-        return written(y.gather(-2, back.unsqueeze(-1).expand(y.shape)), out)
+        return written(columns(y.gather(-2, back.unsqueeze(-1).expand(y.shape))), out)
     y = B.gather(-2, order.unsqueeze(-1).expand(B.shape))
     y = _C._linalg_solve_triangular(LU, y, False, True)
     return written(_C._linalg_solve_triangular(LU, y, True, False), out)
@@ -363,7 +363,10 @@ def solve_ex(A, B, *, left=True, check_errors=False, out=None):  # noqa: N803
     x = x if left else x.mT
     if check_errors:
         check_info(info, "torch.linalg.solve_ex", _SINGULAR_SOLVE)
-    return written(_solve_ex(x.squeeze(-1) if vector else x, info), out)
+    if vector:
+        x = x.squeeze(-1)
+        x = columns(x) if x.dim() > 1 else x
+    return written(_solve_ex(x, info), out)
 
 
 def solve(A, B, *, left=True, out=None):  # noqa: N803
@@ -383,7 +386,7 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False, out=None): 
         b = b.to(a.dtype)
     if left:
         return written(_C._linalg_solve_triangular(a, b, upper, unitriangular), out)
-    return written(_C._linalg_solve_triangular(a.mT, b.mT, not upper, unitriangular).mT, out)
+    return written(columns(_C._linalg_solve_triangular(a.mT, b.mT, not upper, unitriangular).mT), out)
 
 
 def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False, *, out=None):  # noqa: N803
@@ -398,7 +401,7 @@ def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False, *, 
     a = A.mT if transpose else A
     solution = solve_triangular(a, b, upper=upper != transpose, unitriangular=unitriangular)
     made = _named("triangular_solve", ("solution", "cloned_coefficient"))
-    return written(made(solution, A.expand(*solution.shape[:-2], *A.shape[-2:]).clone()), out)
+    return written(made(solution, columns(A.expand(*solution.shape[:-2], *A.shape[-2:])).clone()), out)
 
 
 def inv_ex(A, *, check_errors=False, out=None):  # noqa: N803

@@ -140,10 +140,10 @@ def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
 
 def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """log of the sum of exponentials."""
-    if dtype is None and not input.is_floating_point():
-        dtype = _C.get_default_dtype()
     x = input if dtype is None else input.to(dtype)
-    return _left(x, -_inf, mask).logsumexp(_dims(x, dim), keepdim)
+    given = x.dtype  # also of integers
+    x = x if x.is_floating_point() else x.to(_C.get_default_dtype())
+    return _left(x, -_inf, mask).logsumexp(_dims(x, dim), keepdim).to(given)
 
 
 def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):

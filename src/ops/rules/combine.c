@@ -75,9 +75,9 @@ wk_status wk__compose_diff(wk__call *c) {
   WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(diff, dim)), t->ndim, &dim));
   wk_scope scope;
   wk_scope_begin(&scope);
+  if (n == 0) return wk__give(c, &scope, wk_clone(t, NULL)); /* without what would stand around it */
   wk_tensor *parts[] = {before ? before : t, before ? t : behind, behind};
   if (before || behind) t = wk_cat(parts, 1 + (before != NULL) + (behind != NULL), dim);
-  if (n == 0) return wk__give(c, &scope, t ? wk_clone(t, NULL) : NULL);
   for (int64_t k = 0; k < n && t && wk_int_gt(t->sizes[dim], wk_int_of(0)); k++) t = difference(t, dim);
   return wk__give(c, &scope, t);
 }
@@ -89,13 +89,32 @@ static bool is_one(const wk_value *v) {
          wk__scalar_double(wk__value_scalar(v)) == 1;
 }
 static bool is_zero(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)) == 0; }
+/* Of bools whether one of the two is true; a factor only says whether its part counts. */
+static wk_tensor *blend_bools(wk_tensor *self, wk_tensor *product, bool of_self, bool of_product) {
+  if (!of_product) product = wk_zeros_like(product, WK_DTYPE_NONE, NONE, NULL);
+  return of_self ? wk_logical_or(self, product) : product;
+}
 /* beta self + alpha product; with beta 0 self is not looked at */
 static wk_tensor *blend(const wk__call *c, wk_tensor *product) {
   const wk_value *beta = &c->args[WK__ARG(addr, beta)], *alpha = &c->args[WK__ARG(addr, alpha)];
+  if (product && product->dtype == WK_BOOL && tensor_at(c, 0)->dtype == WK_BOOL)
+    return blend_bools(tensor_at(c, 0), product, !is_zero(beta), !is_zero(alpha));
   if (!is_one(alpha)) product = wk_mul_Scalar(product, *alpha);
   if (is_zero(beta)) return product ? wk_expand(product, product->sizes, product->ndim, false) : NULL;
   wk_tensor *self = is_one(beta) ? tensor_at(c, 0) : wk_mul_Scalar(tensor_at(c, 0), *beta);
   return wk_add(self, product, wk__v_int(1));
+}
+/* Integers take whole factors. */
+static wk_tensor *blend_whole(const wk__call *c, wk_tensor *product) {
+  enum { ARGS = 5 };
+  wk_value args[ARGS];
+  wk__call whole = *c;
+  memcpy(args, c->args, sizeof args);
+  whole.args = args;
+  bool integral = wk_dtype_is_integral((wk_dtype)tensor_at(c, 0)->dtype, false);
+  for (int i = WK__ARG(addr, beta); i <= WK__ARG(addr, alpha) && integral; i++)
+    args[i] = wk__v_int(wk__scalar_int(wk__value_scalar(&args[i])));
+  return blend(&whole, product);
 }
 wk_status wk__compose_addmv(wk__call *c) {
   if (tensor_at(c, 0)->ndim > 1 || tensor_at(c, 1)->ndim != 2 || tensor_at(c, 2)->ndim != 1)
@@ -103,7 +122,7 @@ wk_status wk__compose_addmv(wk__call *c) {
                    tensor_at(c, 1)->ndim, tensor_at(c, 2)->ndim);
   wk_scope scope;
   wk_scope_begin(&scope);
-  return wk__give(c, &scope, blend(c, wk_mv(tensor_at(c, 1), tensor_at(c, 2))));
+  return wk__give(c, &scope, blend_whole(c, wk_mv(tensor_at(c, 1), tensor_at(c, 2))));
 }
 wk_status wk__compose_addr(wk__call *c) {
   if (tensor_at(c, 1)->ndim != 1 || tensor_at(c, 2)->ndim != 1)
@@ -123,15 +142,8 @@ wk_status wk__compose_addbmm(wk__call *c) {
   wk_int batch = wk_int_of(0);
   wk_tensor *self = tensor_at(c, 0), *product = wk_bmm(tensor_at(c, 1), tensor_at(c, 2));
   wk_tensor *sum = wk_sum_dim_IntList(product, &batch, 1, false, (wk_dtype)self->dtype);
-  wk_value args[5];
-  wk__call whole = *c; /* integers take whole factors */
-  memcpy(args, c->args, sizeof args);
-  whole.args = args;
-  for (int i = WK__ARG(addbmm, beta); i <= WK__ARG(addbmm, alpha) && wk_dtype_is_integral((wk_dtype)self->dtype, false);
-       i++)
-    args[i] = wk__v_int(wk__scalar_int(wk__value_scalar(&args[i])));
   if (sum && !wk_expand(self, sum->sizes, sum->ndim, false)) sum = NULL; /* even where beta is 0 */
-  return wk__give(c, &scope, blend(&whole, sum));
+  return wk__give(c, &scope, blend_whole(c, sum));
 }
 
 wk_status wk__compose_inner(wk__call *c) {
@@ -368,24 +380,51 @@ wk_status wk__compose_index_copy(wk__call *c) {
   WK_TRY(check_copied(self, dim, index, source));
   wk_scope scope;
   wk_scope_begin(&scope);
-  if (!self->ndim) return wk__give(c, &scope, wk_reshape(source, NULL, 0));
-  return wk__give(c, &scope, wk_scatter_src(self, dim, index_for(index, self, dim), source));
+  wk_int flat = wk_int_of(-1);
+  wk_tensor *rows = self->ndim ? self : wk_reshape(self, &flat, 1);
+  if (!self->ndim) source = wk_reshape(source, &flat, 1);
+  wk_tensor *copied = rows ? wk_scatter_src(rows, dim, index_for(index, rows, dim), source) : NULL;
+  return wk__give(c, &scope, self->ndim ? copied : wk_reshape(copied, self->sizes, 0));
+}
+static wk_status check_filled(const wk_tensor *index) {
+  if (index->dtype != WK_INT64) return wk_fail(WK_INDEX_ERROR, "index_fill_(): Expected dtype int64 for index.");
+  return index->ndim <= 1 ? WK_OK : wk_fail(WK_RUNTIME_ERROR, "Index has to be a vector/scalar");
 }
 wk_status wk__compose_index_fill(wk__call *c) {
-  wk_tensor *self = tensor_at(c, 0), *index = tensor_at(c, 2);
+  WK__ARGS(index_fill_int_Scalar);
+  wk_tensor *self = tensor_at(c, A_self), *index = tensor_at(c, A_index);
   int dim;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(index_fill_int_Scalar, dim)), self->ndim, &dim));
-  if (index->dtype != WK_INT64) return wk_fail(WK_INDEX_ERROR, "index_fill_(): Expected dtype int64 for index.");
-  if (index->ndim > 1) return wk_fail(WK_RUNTIME_ERROR, "Index has to be a vector/scalar");
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), self->ndim, &dim));
+  WK_TRY(check_filled(index));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_value where = {.tag = WK_VALUE_DEVICE, .device = self->device};
-  wk_tensor *value = wk_scalar_tensor(c->args[WK__ARG(index_fill_int_Scalar, value)], (wk_dtype)self->dtype, where);
+  wk_tensor *value = wk_scalar_tensor(c->args[A_value], (wk_dtype)self->dtype, where);
   wk_tensor *indices[WK_MAX_DIMS] = {NULL};
   wk_int flat = wk_int_of(-1);
   indices[dim] = wk_reshape(index, &flat, 1);
   wk_tensor *filled = wk_index_put(self->ndim ? self : wk_reshape(self, &flat, 1), indices, dim + 1, value, false);
   return wk__give(c, &scope, wk_reshape(filled, self->sizes, self->ndim));
+}
+/* By a mask: the value's gradient counts each place once, however often it is among the indices. */
+wk_status wk__compose_index_fill_tensor(wk__call *c) {
+  WK__ARGS(index_fill_int_Tensor);
+  wk_tensor *self = tensor_at(c, A_self), *index = tensor_at(c, A_index), *value = tensor_at(c, A_value);
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), self->ndim, &dim));
+  WK_TRY(check_filled(index));
+  if (value->ndim)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
+                   value->ndim);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_int sizes[WK_MAX_DIMS], length = self->ndim ? self->sizes[dim] : wk_int_of(1);
+  for (int d = 0; d < self->ndim; d++) sizes[d] = d == dim ? length : wk_int_of(1);
+  wk_tensor *mask = wk_new_zeros(self, &length, 1, WK_BOOL, NONE);
+  if (mask) mask = wk_index_fill_int_Scalar(mask, 0, index, wk__v_bool(true));
+  if (mask) mask = wk_reshape(mask, sizes, self->ndim);
+  return wk__give(c, &scope, wk_where_self(mask, wk__in_dtype(value, (wk_dtype)self->dtype), self));
 }
 wk_status wk__compose_take(wk__call *c) {
   wk_tensor *self = tensor_at(c, 0), *index = tensor_at(c, 1);

@@ -9,9 +9,13 @@
 
 #define NONE ((wk_value){0})
 
+/* A count of what is not 0 has zeros for its gradient, where the norm has none: of where()'s other side. */
 static wk_tensor *norms(wk_tensor *t, double p, bool keepdim) {
   wk_int last = wk_int_of(-1);
-  return wk_linalg_vector_norm(t, wk__v_double(p), &last, 1, keepdim, WK_DTYPE_NONE);
+  wk_tensor *norm = wk_linalg_vector_norm(t, wk__v_double(p), &last, 1, keepdim, WK_DTYPE_NONE);
+  if (p != 0 || !norm) return norm;
+  wk_tensor *all = wk_ones_like(norm, WK_BOOL, NONE, NULL);
+  return all ? wk_where_self(all, norm, wk_sum_dim_IntList(t, &last, 1, keepdim, WK_DTYPE_NONE)) : NULL;
 }
 
 /* ---- cdist ---- */

@@ -510,7 +510,8 @@ wk_status wk__compose_logit(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *z = c->args[A_self].tensor;
-  if (!wk__arg_is_none(c, A_eps)) {
+  if (z->dtype == WK_BOOL) z = wk__in_dtype(z, wk__default_dtype());
+  if (z && !wk__arg_is_none(c, A_eps)) {
     double eps = c->args[A_eps].number;
     z = wk_clamp(z, wk__v_double(eps), wk__v_double(1 - eps));
   }

@@ -106,6 +106,40 @@ def _broadcasts(input, var):
     return input.dim() == var.dim() and all(a == b or b == 1 for a, b in zip(input.shape, var.shape, strict=True))
 
 
+def _check_rows(input):
+    """One row of classes, or rows, of which there may be none."""
+    if input.dim() > 2 or (input.dim() and input.size(-1) == 0):
+        raise RuntimeError(
+            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}"
+        )
+
+
+def _check_long(target):
+    if target.dtype != _C.int64:
+        raise RuntimeError(
+            f"expected scalar type Long but found {target.type().rpartition('.')[2].removesuffix('Tensor')}"
+        )
+
+
+def _check_labels(input, target):
+    if target.shape != input.shape and not (input.dim() < 2 and target.dim() < 2 and target.numel() == input.numel()):
+        raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
+    _check_long(target)
+
+
+def _check_classes(input, target, weight):
+    rows = input.size(0) if input.dim() == 2 else 1
+    if target.dim() > 1 or target.numel() != rows:
+        raise RuntimeError(
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). "
+            f"Expected target size [{rows}], but got {list(target.shape)}. Input has shape {list(input.shape)}."
+        )
+    classes = input.size(-1) if input.dim() else 1
+    if weight is not None and weight.numel() != classes:
+        raise RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight.shape)}")
+    _check_long(target)
+
+
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
     """mean over other classes of max(0, margin - input[target] + input[class])^p; input (N, C) or (C)."""
     if _C._overrides and _C._has_torch_function_variadic(input, target, weight):
@@ -115,8 +149,9 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.dim() != 1:
         raise ValueError("weight must be one-dimensional")
-    single = input.dim() < 2
-    rows = input.reshape(1, -1) if single else input
+    _check_rows(input)
+    _check_classes(input, target, weight)
+    rows = input.reshape(1, -1) if input.dim() < 2 else input
     classes = target.reshape(-1, 1)
     loss = (margin - rows.gather(1, classes) + rows).clamp_min(0)
     loss = loss if p == 1 else loss * loss
@@ -132,7 +167,9 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     if _C._overrides and _C._has_torch_function_variadic(input, target):
         return _handle(multilabel_margin_loss, (input, target), **locals())
     reduction = _reduction(size_average, reduce, reduction)
-    rows, labels = input.reshape(-1, input.size(-1)), target.reshape(-1, target.size(-1))
+    _check_rows(input)
+    _check_labels(input, target)
+    rows, labels = (t.reshape(1, -1) if input.dim() < 2 else t for t in (input, target))
     listed = (labels < 0).cumsum(1) == 0  # before the first -1
     labels = labels.clamp_min(0)
     is_label = _C.zeros_like(labels).scatter_add(1, labels, listed.to(labels.dtype)) > 0
@@ -210,12 +247,7 @@ def pdist(input, p=2.0):
     """The p-norm distances of all pairs of rows of (N, D): (N (N - 1) / 2)."""
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(pdist, (input,), **locals())
-    if input.dim() != 2:
-        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
-    if p < 0:
-        raise RuntimeError("pdist only supports non-negative p values")
-    rows, columns = _C.triu_indices(input.size(0), input.size(0), 1)
-    return (input[rows] - input[columns]).norm(p, 1)
+    return _C.pdist(input, p)
 
 
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):

@@ -54,7 +54,9 @@ def _unpooled(name, dims, input, indices, kernel_size, stride, padding, output_s
             + ("" if dims == 3 else ")")
         )
     flat = input.new_zeros((*lead, count)).scatter(-1, places, input.reshape(*lead, -1))
-    return flat.reshape(*lead, *size)
+    result = flat.reshape(*lead, *size)
+    by_channels = dims == 2 and input.is_contiguous(memory_format=_C.channels_last) and not input.is_contiguous()
+    return result.contiguous(memory_format=_C.channels_last) if by_channels else result
 
 
 def max_unpool1d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
