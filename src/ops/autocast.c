@@ -46,13 +46,14 @@ static wk_dtype widest(const wk_op *op, const wk_value *args, int device) {
 static int rule_of(const wk_op *op, int device) { return op->autocast[device == WK_CUDA]; }
 
 static wk_dtype wanted_dtype(const wk_op *op, const wk_value *args, int device) {
+  if (rule_of(op, device) == WK__AUTOCAST_SAME) return WK_DTYPE_NONE;
   if (rule_of(op, device) == WK__AUTOCAST_LOWER) return small_dtype(device);
   return rule_of(op, device) == WK__AUTOCAST_WIDEST ? widest(op, args, device) : WK_FLOAT32;
 }
 
-/* The tensor in the dtype, in the caller's scope; NULL on failure. */
+/* The tensor in the dtype, where that is one, in the caller's scope; NULL on failure. */
 static wk_tensor *converted(wk_tensor *t, wk_dtype dtype) {
-  return is_castable(t) && t->dtype != dtype ? wk__to_copy(t, dtype, (wk_value){0}) : t;
+  return dtype != WK_DTYPE_NONE && is_castable(t) && t->dtype != dtype ? wk__to_copy(t, dtype, (wk_value){0}) : t;
 }
 
 bool wk__autocast_widens(const wk_tensor *t) {

@@ -184,6 +184,7 @@ extern const double wk__fixed_numbers[WK__FIXED_NUMBER_COUNT];
 /* What autocast does with an operator's floating arguments (autocast.c). */
 typedef enum wk__autocast_rule {
   WK__AUTOCAST_NONE,         /* as they are */
+  WK__AUTOCAST_SAME,         /* so are those of the calls that the composite makes */
   WK__AUTOCAST_LOWER,        /* to the small dtype that was asked for: products */
   WK__AUTOCAST_FLOAT32,      /* to float32: what needs its range or its digits */
   WK__AUTOCAST_FLOAT32_REST, /* the same, but the first argument, which the composite widens itself (nn.c) */

@@ -126,3 +126,40 @@ def test_what_needs_digits_is_float32():
         assert (
             wick.fft.fft(ROWS.bfloat16()).dtype == wick.polar(ROWS.bfloat16(), ROWS.bfloat16()).dtype == wick.complex64
         )
+
+
+@pytest.mark.parametrize("name", ["margin_ranking_loss", "cosine_embedding_loss", "triplet_margin_loss"])
+def test_losses_of_three_tensors_are_wide(name):
+    a, b = wick.randn(4, 3).bfloat16(), wick.randn(4, 3).bfloat16()
+    target = {"margin_ranking_loss": wick.ones(4, 3), "cosine_embedding_loss": wick.ones(4)}.get(name, -a)
+    loss = getattr(F, name)
+    with wick.autocast("cpu", dtype=wick.bfloat16):
+        assert wick.equal(loss(a, b, target), loss(a.float(), b.float(), target.float()))
+    assert wick.compile(loss, fullgraph=True)(a.float(), b.float(), target.float()).dtype == wick.float32
+
+
+def test_factorisations_are_wide():
+    x = wick.randn(4, 4)
+    with wick.autocast("cpu", dtype=wick.bfloat16):
+        product = x @ x.mT + wick.eye(4).bfloat16()
+        assert product.dtype == wick.bfloat16
+        wide = product.float()
+        for f in (wick.linalg.qr, wick.linalg.svd, wick.linalg.eigh, wick.linalg.inv, wick.linalg.cond, wick.pinverse):
+            given, wanted = f(product), f(wide)
+            for a, b in zip(*((t,) if isinstance(t, wick.Tensor) else t for t in (given, wanted)), strict=True):
+                assert a.dtype == wick.float32 and wick.equal(a, b)
+        assert wick.linalg.lstsq(product, x).solution.dtype == wick.float32
+        assert wick.svd_lowrank(x, 2)[1].dtype == wick.float32
+
+
+def test_what_stays_as_it_is():
+    x, v = wick.randn(4, 4), wick.randn(4)
+    with wick.autocast("cpu", dtype=wick.bfloat16):
+        assert wick.mv(x, v).dtype == wick.inner(v, v).dtype == wick.float32
+        assert wick.mv(x.bfloat16(), v.bfloat16()).dtype == wick.bfloat16
+    image = x.reshape(1, 1, 4, 4).bfloat16()
+    grid = wick.zeros(1, 2, 2, 2).bfloat16()
+    with wick.autocast("cpu", dtype=wick.bfloat16):
+        assert F.grid_sample(image, grid, align_corners=False).dtype == wick.float32
+        pooled, places = F.max_pool2d(image, 2, return_indices=True)
+        assert pooled.dtype == wick.bfloat16 and F.max_unpool2d(pooled, places, 2).dtype == wick.float32

@@ -137,6 +137,7 @@ BAD_INDEX = {
     "dim": "a RuntimeError that names the dim",
 }
 AUTOCAST = {
+    "same": "as they are, and so are those of the composite's own calls",
     "lower": "to the small dtype that the program asked for: products",
     "float32": "to float32: what needs its range or its digits",
     "float32_rest": "the same, but for the first one, which the composite widens itself",

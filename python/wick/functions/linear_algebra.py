@@ -1,5 +1,6 @@
 """The names that torch itself has for functions of linear algebra; Tensor has them as methods."""
 
+from ..linalg._autocast import in_float32
 from ..linalg._factors import (
     check_info,
     cholesky_ex,
@@ -27,6 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@in_float32
 def cholesky(input, upper=False, *, out=None):
     """linalg.cholesky with the arguments of old."""
     factor, info = cholesky_ex(input, upper=upper)
@@ -43,6 +45,7 @@ def inverse(input, *, out=None):
     return inv(input, out=out)
 
 
+@in_float32
 def pinverse(input, rcond=1e-15):
     """linalg.pinv"""
     return pinv(input, rcond)
@@ -53,6 +56,7 @@ def lu_solve(b, LU_data, LU_pivots, *, out=None):  # noqa: N803
     return _lu_solve(LU_data, LU_pivots, b, out=out)
 
 
+@in_float32
 def lu(A, pivot=True, get_infos=False, out=None):  # noqa: N803
     """(L and U in one matrix, which rows were exchanged), and with get_infos what failed: linalg.lu_factor is meant."""
     import warnings

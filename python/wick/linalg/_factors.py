@@ -8,6 +8,7 @@ import math
 
 from .. import _C
 from ..return_types import _named
+from ._autocast import in_float32
 
 
 class LinAlgError(RuntimeError):
@@ -147,6 +148,7 @@ def _check_equation(a, b, left, name):
 # ---- Cholesky ----
 
 
+@in_float32
 def cholesky_ex(input, *, upper=False, check_errors=False, out=None):
     """L of A = L L^T, and of each matrix whether there is one: 0, or the order of the part that is not positive-definite."""
     check_square(input, "linalg.cholesky")
@@ -158,6 +160,7 @@ def cholesky_ex(input, *, upper=False, check_errors=False, out=None):
     return written(_cholesky_ex(columns(factor.mH) if upper else factor, info), out, True)
 
 
+@in_float32
 def cholesky(input, *, upper=False, out=None):
     """L of A = L L^T; with `upper` its transpose."""
     factor, info = cholesky_ex(input, upper=upper)
@@ -182,6 +185,7 @@ def _check_solver(a, b, name):
         )
 
 
+@in_float32
 def cholesky_solve(input, L, upper=False, *, out=None):  # noqa: N803
     """The solution of L L^T x = input."""
     _check_solver(L, input, "cholesky_solve")
@@ -189,6 +193,7 @@ def cholesky_solve(input, L, upper=False, *, out=None):  # noqa: N803
     return written(_C._cholesky_solve(b, factor, upper), out)
 
 
+@in_float32
 def cholesky_inverse(L, upper=False, *, out=None):  # noqa: N803
     """The inverse of L L^T."""
     check_square(L, "cholesky_inverse")
@@ -300,6 +305,7 @@ def lu(A, *, pivot=True, out=None):  # noqa: N803
     return written(_lu(P, L, U), out)
 
 
+@in_float32
 def lu_solve(LU, pivots, B, *, left=True, adjoint=False, out=None):  # noqa: N803
     """The solution of A X = B, or with left=False X A = B, by A's factors."""
     if LU.dtype != B.dtype:
@@ -369,6 +375,7 @@ def solve_ex(A, B, *, left=True, check_errors=False, out=None):  # noqa: N803
     return written(_solve_ex(x, info), out)
 
 
+@in_float32
 def solve(A, B, *, left=True, out=None):  # noqa: N803
     """X of A X = B, or with left=False of X A = B."""
     x, info = solve_ex(A, B, left=left)
@@ -389,6 +396,7 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False, out=None): 
     return written(columns(_C._linalg_solve_triangular(a.mT, b.mT, not upper, unitriangular).mT), out)
 
 
+@in_float32
 def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False, *, out=None):  # noqa: N803
     """solve_triangular with the arguments of old, and the matrix beside the solution."""
     for t, letter in ((b, "b"), (A, "A")):
@@ -404,6 +412,7 @@ def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False, *, 
     return written(made(solution, columns(A.expand(*solution.shape[:-2], *A.shape[-2:])).clone()), out)
 
 
+@in_float32
 def inv_ex(A, *, check_errors=False, out=None):  # noqa: N803
     """The inverse, and whether there is none."""
     check_floats(A, "linalg.inv")
@@ -414,6 +423,7 @@ def inv_ex(A, *, check_errors=False, out=None):  # noqa: N803
     return written(_inv_ex(inverse, info), out, True)
 
 
+@in_float32
 def inv(A, *, out=None):  # noqa: N803
     """The inverse."""
     inverse, info = inv_ex(A)
@@ -451,6 +461,7 @@ def logdet(input):
 # ---- orthogonal factors ----
 
 
+@in_float32
 def qr(A, mode="reduced", *, out=None):  # noqa: N803
     """Q with orthogonal columns and a triangle R: A = Q R."""
     check_floats(A, "linalg.qr")
@@ -458,12 +469,14 @@ def qr(A, mode="reduced", *, out=None):  # noqa: N803
     return written(_qr(*_C.linalg_qr(A, mode)), out)
 
 
+@in_float32
 def old_qr(input, some=True, *, out=None):
     """linalg.qr, reduced or complete."""
     q, r = qr(input, "reduced" if some else "complete")
     return written(_named("qr", ("Q", "R"))(q, r), out)
 
 
+@in_float32
 def householder_product(input, tau, *, out=None):
     """The first columns of the product of the reflections that geqrf's vectors and factors stand for."""
     name = "torch.linalg.householder_product"
@@ -521,6 +534,7 @@ def _check_ormqr(input, tau, other, left):
         raise NotImplementedError(f"\"ormqr_cpu\" not implemented for '{legacy(input)}'")
 
 
+@in_float32
 def ormqr(input, tau, other, left=True, transpose=False, *, out=None):
     """`other` times the Q that geqrf's vectors and factors stand for."""
     _check_ormqr(input, tau, other, left)
@@ -540,6 +554,7 @@ def _check_eigh(A, UPLO, name):  # noqa: N803
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
 
 
+@in_float32
 def eigh(A, UPLO="L", *, out=None):  # noqa: N803
     """Eigenvalues, ascending, and vectors, as columns, of symmetric matrices."""
     _check_eigh(A, UPLO, "linalg.eigh")
@@ -553,18 +568,21 @@ def _check_eig(A):  # noqa: N803
     check_kernel(A, "linalg_eig_out_cpu")
 
 
+@in_float32
 def eig(A, *, out=None):  # noqa: N803
     """Eigenvalues and vectors, as columns, of any square matrices: complex, in no order."""
     _check_eig(A)
     return written(_eig(*_C._linalg_eig(A)), out)
 
 
+@in_float32
 def eigvals(A, *, out=None):  # noqa: N803
     """The eigenvalues alone."""
     _check_eig(A)
     return written(_C._linalg_eig(A)[0], out)
 
 
+@in_float32
 def eigvalsh(A, UPLO="L", *, out=None):  # noqa: N803
     """The eigenvalues alone."""
     check_square(A, "linalg.eigh")
@@ -583,18 +601,21 @@ def _check_svd(A, driver):  # noqa: N803
         )
 
 
+@in_float32
 def svd(A, full_matrices=True, *, driver=None, out=None):  # noqa: N803
     """U, the singular values, descending, and V^H."""
     _check_svd(A, driver)
     return written(_svd(*_C._linalg_svd(A, full_matrices)), out)
 
 
+@in_float32
 def svdvals(A, *, driver=None, out=None):  # noqa: N803
     """The singular values alone."""
     _check_svd(A, driver)
     return written(_C._linalg_svd(A, False, False)[1], out)
 
 
+@in_float32
 def old_svd(input, some=True, compute_uv=True, *, out=None):
     """linalg.svd with V in the place of V^H."""
     if input.dim() < 2:
@@ -652,6 +673,7 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None, out=None):  # 
     return written(_C._linalg_pinv(A, atol, rtol, hermitian), out)
 
 
+@in_float32
 def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None, out=None):  # noqa: N803
     """How many singular values are not zero."""
     check_dims(A, "torch.linalg.matrix_rank", " input")
@@ -666,6 +688,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None, out=None)
     return written((size > least.unsqueeze(-1)).sum(-1), out)
 
 
+@in_float32
 def lstsq(A, B, rcond=None, *, driver=None, out=None):  # noqa: N803
     """X with the least |A X - B|, the squares that are left, A's rank and its singular values."""
     if not (A.is_floating_point() or A.is_complex()):

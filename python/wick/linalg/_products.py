@@ -4,6 +4,7 @@ import math
 
 from .. import _C
 from . import _factors
+from ._autocast import in_float32
 from ._factors import check_floats, check_square, written
 
 
@@ -63,6 +64,7 @@ def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):  # noqa
     return written(_C.linalg_vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype), out)
 
 
+@in_float32
 def cond(A, p=None, *, out=None):  # noqa: N803
     """How much larger a relative error can get in a solution: |A| |A^-1|."""
     if A.dim() < 2:

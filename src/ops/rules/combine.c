@@ -17,12 +17,15 @@ wk_status wk__compose_type_as(wk__call *c) {
   return wk__give(c, &scope, wk__to_copy(self, (wk_dtype)other->dtype, device));
 }
 
-wk_status wk__compose_positive(wk__call *c) {
-  wk_tensor *t = tensor_at(c, 0);
-  if (t->dtype == WK_BOOL) return wk_fail(WK_RUNTIME_ERROR, "The `+` operator, on a bool tensor is not supported.");
+wk_status wk__compose_as_it_is(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
-  return wk__give(c, &scope, t);
+  return wk__give(c, &scope, tensor_at(c, 0));
+}
+wk_status wk__compose_positive(wk__call *c) {
+  if (tensor_at(c, 0)->dtype == WK_BOOL)
+    return wk_fail(WK_RUNTIME_ERROR, "The `+` operator, on a bool tensor is not supported.");
+  return wk__compose_as_it_is(c);
 }
 
 wk_status wk__compose_isreal(wk__call *c) {

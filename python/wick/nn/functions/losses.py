@@ -3,6 +3,7 @@
 import math
 
 from ... import _C
+from ..._C import _autocast_wide as _wide
 from ...functions.ctc import ctc_loss as _ctc_loss
 from ..functional import _handle, _reduction, logsigmoid
 
@@ -16,6 +17,7 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
     """max(0, -target (input1 - input2) + margin)."""
     if _C._overrides and _C._has_torch_function_variadic(input1, input2, target):
         return _handle(margin_ranking_loss, (input1, input2, target), **locals())
+    input1, input2, target = (_wide(t) for t in (input1, input2, target))
     reduction = _reduction(size_average, reduce, reduction)
     if not input1.dim() == input2.dim() == target.dim():
         raise RuntimeError(
@@ -29,6 +31,7 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
     """input where target is 1, max(0, margin - input) where it is -1."""
     if _C._overrides and _C._has_torch_function_variadic(input, target):
         return _handle(hinge_embedding_loss, (input, target), **locals())
+    input, target = _wide(input), _wide(target)
     reduction = _reduction(size_average, reduce, reduction)
     zeros = _C.zeros_like(input)
     far = _C.where(target != 1, (margin - input).clamp_min(0), zeros)
@@ -40,6 +43,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
     """log(1 + exp(-target input))."""
     if _C._overrides and _C._has_torch_function_variadic(input, target):
         return _handle(soft_margin_loss, (input, target), **locals())
+    input, target = _wide(input), _wide(target)
     return _reduced((-input * target).exp().log1p(), _reduction(size_average, reduce, reduction))
 
 
@@ -47,6 +51,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     """1 - cos where target is 1, max(0, cos - margin) where it is -1; input1, input2 (N, D) or (D)."""
     if _C._overrides and _C._has_torch_function_variadic(input1, input2, target):
         return _handle(cosine_embedding_loss, (input1, input2, target), **locals())
+    input1, input2, target = (_wide(t) for t in (input1, input2, target))
     reduction = _reduction(size_average, reduce, reduction)
     if target.dim() not in (0, 1):
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
@@ -70,6 +75,7 @@ def poisson_nll_loss(
     """exp(input) - target input, or with log_input False input - target log(input); full: Stirling's formula added."""
     if _C._overrides and _C._has_torch_function_variadic(input, target):
         return _handle(poisson_nll_loss, (input, target), **locals())
+    input, target = _wide(input), _wide(target)
     number = _reduction(size_average, reduce, reduction)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -144,6 +150,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     """mean over other classes of max(0, margin - input[target] + input[class])^p; input (N, C) or (C)."""
     if _C._overrides and _C._has_torch_function_variadic(input, target, weight):
         return _handle(multi_margin_loss, (input, target, weight), **locals())
+    input = _wide(input)
     reduction = _reduction(size_average, reduce, reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
@@ -166,6 +173,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     """mean over labels and other classes of max(0, 1 - input[label] + input[class]); labels end at the first -1."""
     if _C._overrides and _C._has_torch_function_variadic(input, target):
         return _handle(multilabel_margin_loss, (input, target), **locals())
+    input = _wide(input)
     reduction = _reduction(size_average, reduce, reduction)
     _check_rows(input)
     _check_labels(input, target)
@@ -195,6 +203,7 @@ def triplet_margin_loss(
     """max(0, d(anchor, positive) - d(anchor, negative) + margin) of p-norm distances."""
     if _C._overrides and _C._has_torch_function_variadic(anchor, positive, negative):
         return _handle(triplet_margin_loss, (anchor, positive, negative), **locals())
+    anchor, positive, negative = (_wide(t) for t in (anchor, positive, negative))
     reduction = _reduction(size_average, reduce, reduction)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")

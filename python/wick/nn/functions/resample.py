@@ -247,6 +247,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     if align_corners is None:
         _warn(_CHANGED)
         align_corners = False
+    input, grid = _C._autocast_wide_cpu(input), _C._autocast_wide_cpu(grid)
     _check_grid(input, grid, mode)
     spatial = input.dim() - 2
     sizes = input.shape[2:]

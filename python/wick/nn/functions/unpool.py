@@ -29,6 +29,7 @@ def _output_size(input, kernel_size, stride, padding, given):
 
 
 def _unpooled(name, dims, input, indices, kernel_size, stride, padding, output_size):
+    input = _C._autocast_wide_cpu(input)
     kernel_size, padding = _each(kernel_size, dims), _each(padding, dims)
     stride = kernel_size if stride is None or stride == [] else _each(stride, dims)
     size = _output_size(input, kernel_size, stride, padding, output_size)
@@ -91,6 +92,7 @@ def _starts(sample, size, count, window):
 def _fractional(name, dims, input, kernel_size, output_size, output_ratio, samples):
     if output_size is None and output_ratio is None:
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    input = _C._autocast_wide_cpu(input)
     sizes = input.shape[-dims:]
     if output_size is None:
         ratio = _each(output_ratio, dims)
