@@ -223,7 +223,7 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
     case WK__CHECK_PRESENT:
       return PyDict_Check(a) && wk__from_dict(a, check->object);
     case WK__CHECK_ABSENT:
-      return PyDict_Check(a) && !wk__from_dict(a, check->object);
+      return PyDict_Check(a) && !wk__from_dict(a, check->object ? check->object : g->values[check->b]);
     case WK__CHECK_NO_DICT:
       return !wk__from_dict(wk__instance_dict_of(a), check->object);
     case WK__CHECK_NO_GRAD: {

@@ -248,7 +248,6 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
 /* What a dictionary does about a key that it has not: guarded to be missing. A defaultdict puts in what its factory
  * gives; a class with __missing__, or an error, is found by C code. */
 static PyObject *missing_item(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
-  if (!wk__was_written(r, reg, key)) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
   PyObject *hook = PyUnicode_InternFromString("__missing__");
   PyObject *missing = hook ? wk__type_attribute(Py_TYPE(owner), hook) : NULL;
   Py_XDECREF(hook);
@@ -290,27 +289,23 @@ static bool is_own_frozen_set(wk__frame *f, const wk__recording *r, PyObject *ke
   return own && wk__has_constant_hash(f, key) && wk__keys_usable(f, key);
 }
 
-/* A key that is another object in each call, such as a tensor: each asks the dictionary for its own. */
-static bool is_asked_again(const wk__frame *f, const wk__recording *r, PyObject *key, wk__reg reg) {
-  const wk__register *g = reg >= 0 ? &r->registers[reg] : NULL;
-  return g && g->kind == WK__REG_READ && !g->fixed && wk__hashes_its_address(f, key);
-}
-
-/* A dict's item that was there before. */
+/* A dict's item, or that it has none. */
 static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   PyObject *found = PyDict_GetItemWithError(owner, key);
   if (!found && PyErr_Occurred()) return NULL;
   bool plain = wk__is_plain_value(BINDING, key) || is_tuple_of_constants(f, r, key) || is_own_frozen_set(f, r, key);
   wk__reg key_reg = plain ? -1 : wk__reg_find(r, key);
-  bool written = wk__was_written(r, reg, key);
-  bool again = found && !written && !plain && is_asked_again(f, r, key, key_reg);
+  bool written = wk__was_written(r, reg, key), again = !plain && wk__is_asked_again(f, r, key, key_reg);
   if (!plain && !again && (key_reg < 0 || !r->registers[key_reg].fixed))
     return wk__refuse(f, "a dict's key that is no plain value");
+  if (again) wk__note_written_keys(f, r, reg, key);
+  wk__reg by = again ? key_reg : -1;
+  PyObject *constant = again ? NULL : key;
+  if (!found && !written) wk__check_once(r, WK__CHECK_ABSENT, reg, by, constant);
   if (!found) return missing_item(f, r, reg, owner, key);
   if (!written && wk__is_identity(r, key)) return wk__refuse(f, "an id() that is a key of something from outside");
   r->last_fresh = NULL;
-  int noted =
-      written ? 0 : wk__observe(r, BINDING, found, WK__READ_DICT, reg, again ? key_reg : -1, again ? NULL : key);
+  int noted = written ? 0 : wk__observe(r, BINDING, found, WK__READ_DICT, reg, by, constant);
   return noted < 0 ? wk__failed(f, r) : wk__as_read(r, found);
 }
 
@@ -373,6 +368,7 @@ PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
   if (!(takes_references(f, owner) ? wk__passed_on(f, owner) : wk__usable(f, owner))) return NULL;
   bool keyed = PyDict_Check(owner);
   if (!(tensor ? wk__index_usable(f, key) : keyed ? wk__keys_usable(f, key) : wk__usable(f, key))) return NULL;
+  if (keyed) wk__note_search(f, r, owner, key);
   return wk__plain_item(f, owner, key);
 }
 
@@ -404,7 +400,7 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
     return wk__plain_set_item(f, owner, key, value);
   }
   wk__settle(r, key);
-  if (value && PyDict_Check(owner)) wk__note_key(f, r, owner, key);
+  if (PyDict_Check(owner) && (value || wk__is_own_object(r, owner))) wk__note_key(f, r, owner, key);
   bool by_python = wk__is_python_instance(owner) || PyObject_TypeCheck(owner, BINDING->module_type);
   if (wk__is_own_object(r, owner))
     return value && !wk__usable(f, value) ? -1 : wk__plain_set_item(f, owner, key, value);

@@ -204,6 +204,7 @@ static bool is_fixed(const wk__recording *r, wk__reg reg) { return reg >= 0 && r
 static bool read_is_fixed(const wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {
   switch (kind) {
     case WK__READ_DICT:
+    case WK__CHECK_ABSENT:
       return is_fixed(r, a) && !r->registers[a].is_globals && (key || is_fixed(r, (wk__reg)b));
     case WK__READ_ITEM:
       return is_fixed(r, a) && PyTuple_Check(r->registers[a].object);
@@ -215,7 +216,6 @@ static bool read_is_fixed(const wk__recording *r, wk__read_kind kind, wk__reg a,
     case WK__CHECK_EQUAL:
     case WK__CHECK_TYPE:
     case WK__CHECK_TENSOR:
-    case WK__CHECK_ABSENT:
     case WK__CHECK_PRESENT:
       return is_fixed(r, a) && !r->registers[a].is_globals;
     case WK__CHECK_NO_DICT:
