@@ -368,8 +368,8 @@ static PyObject *tensor_torch_function(wk__frame *f, PyObject *callable, PyObjec
 }
 
 /* autograd.Function.apply: forward is evaluated, and so is backward where it is run in the region. Where a graph cannot
- * make the node between them again (functions.c) and a history with one has gone on outside, the call is a break from
- * then on. */
+ * make the node between them again (functions.c) and a history with one has gone on outside, the call is done plainly
+ * from then on. */
 static PyObject *apply_function(wk__frame *f, wk__recording *r, PyObject *class, PyObject *callable,
                                 PyObject *const *args, Py_ssize_t count, PyObject *names) {
   bool taped = false;
@@ -380,7 +380,7 @@ static PyObject *apply_function(wk__frame *f, wk__recording *r, PyObject *class,
   taped = taped && wk__thread.mode.grad_enabled;
   wk__compiled *compiled = f->session->compiled;
   if (taped && compiled->functions_break && wk__map_get(&compiled->functions_in_vain, (uintptr_t) class))
-    return wk__refuse(f, "an autograd.Function, whose history goes on outside");
+    return wk__refuse_as(f, WK__REFUSED_VALUE, "an autograd.Function, whose history goes on outside");
   if (wk__depend_on_type(r, (PyTypeObject *)class) < 0) return wk__refuse(f, "%s", r->failed);
   bool before = r->has_functions;
   r->has_functions = false;

@@ -90,3 +90,36 @@ def test_steps_take_numbers_once_for_all_parameters():
         step = torch.compile(optimizer.step, fullgraph=True)
         step()
         assert step.captures == segments, name
+
+
+AVERAGES = {
+    "the mean": {},
+    "with buffers": {"use_buffers": True},
+    "exponential": {"multi_avg_fn": optim.swa_utils.get_ema_multi_avg_fn(0.9)},
+    "exponential, one by one": {"avg_fn": optim.swa_utils.get_ema_avg_fn(0.9)},
+}
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+def test_averaged_models(name):
+    def run(wrap):
+        model = model_of()
+        optimizer = optim.SGD(model.parameters(), lr=0.1)
+        average = optim.swa_utils.AveragedModel(model, **AVERAGES[name])
+
+        def step(x, y):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            average.update_parameters(model)
+
+        wrapped = wrap(step)
+        captures = []
+        for k in range(STEPS):
+            wrapped(*batch(k))
+            captures.append(getattr(wrapped, "captures", 0))
+        return state_of(average, optimizer), average.n_averaged.item(), captures
+
+    plain, captured = run(lambda f: f), run(lambda f: torch.compile(f, fullgraph=True))
+    assert plain[:2] == captured[:2]
+    assert captured[2][2] == captured[2][-1]
