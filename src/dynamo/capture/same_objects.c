@@ -1,7 +1,9 @@
 /* Which objects are the same one: containers find what they are asked for, and compare equal, by that. In: objects from
  * outside that C code compares. Out: guards that they are, or are not, the same one. An object that no two registers
- * lead to has a guard only where another answer could be found. Tests: tests/python/capture/test_containers.py. */
+ * lead to has a guard only where another answer could be found. Tests: tests/python/capture/test_same_objects.py,
+ * test_containers.py. */
 #include "dynamo/capture/known.h"
+#include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
 
 int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) {
@@ -103,3 +105,58 @@ static void note_items(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b,
   wk__note_identity(f, r, a, b);
 }
 void wk__note_equality(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) { note_items(f, r, a, b, 0); }
+
+/* ---- what steps change ---- */
+
+static bool is_from_outside(const wk__register *g) {
+  return g->object && (g->kind == WK__REG_READ || g->kind == WK__REG_CONSTANT);
+}
+
+/* A container, a cell, an instance of a class written in Python, or a tensor (its gradient, data and attributes: what
+ * is written into memory is the graph's concern). */
+static bool can_change(const wk__binding *b, PyObject *o) {
+  if (PyList_Check(o) || PyDict_Check(o) || PyAnySet_Check(o) || PyCell_Check(o)) return true;
+  if (PyObject_TypeCheck(o, b->tensor_type)) return true;
+  if (PyType_Check(o)) return false;
+  return wk__is_python_instance(o) || wk__known_class(Py_TYPE(o)) == WK__CLASS_OWN;
+}
+
+static void mark_changed(const wk__recording *r, bool *changed) {
+  for (int64_t i = 0; i < r->step_count; i++) {
+    const wk__do *step = &r->steps[i];
+    if (step->undone || step->kind == WK__DO_EFFECT || !wk__is_effect(r, step->kind, step->items)) continue;
+    wk__reg target = step->kind == WK__DO_IMPURE_CALL ? step->items[1] : step->items[0];
+    if (step->kind != WK__DO_WARN && target >= 0) changed[target] = true;
+  }
+  for (wk__reg reg = 0; reg < r->register_count; reg++)
+    if (r->registers[reg].written || r->registers[reg].names) changed[reg] = true;
+}
+
+/* Of one that is changed, and all others of its type: those before it that are changed, too, have asked already. */
+static int64_t note_others(wk__recording *r, wk__reg reg, const bool *changed) {
+  const wk__register *g = &r->registers[reg];
+  int64_t noted = 0;
+  for (wk__reg k = 0; k < r->register_count; k++) {
+    const wk__register *other = &r->registers[k];
+    bool asked = k == reg || (k < reg && changed[k]);
+    if (asked || !is_from_outside(other) || other->object == g->object) continue;
+    if (Py_TYPE(other->object) != Py_TYPE(g->object) || (g->fixed && other->fixed)) continue;
+    wk__check_once(r, WK__CHECK_DIFFERENT, k < reg ? k : reg, k < reg ? reg : k, NULL);
+    noted++;
+  }
+  return noted;
+}
+
+void wk__note_changed(wk__recording *r, const wk__binding *b) {
+  enum { MOST = 4096 };
+  bool *changed = wk__alloc_zeroed((size_t)r->register_count + 1);
+  int64_t noted = 0;
+  if (!changed) wk__record_no_memory(r);
+  if (changed) mark_changed(r, changed);
+  for (wk__reg reg = 0; changed && reg < r->register_count && noted <= MOST; reg++) {
+    const wk__register *g = &r->registers[reg];
+    if (changed[reg] && is_from_outside(g) && can_change(b, g->object)) noted += note_others(r, reg, changed);
+  }
+  if (noted > MOST) wk__record_failed(r, "many objects that are changed, any two of which may be the same one");
+  wk__free(changed);
+}
