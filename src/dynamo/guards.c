@@ -305,7 +305,8 @@ static bool note_changing(const guard_run *g, const wk__read *failing) {
                (PyFloat_CheckExact(number) || PyLong_CheckExact(number));
   bool replaced = fixed_read && number && PyObject_TypeCheck(number, s->binding->tensor_type);
   if (!dims && !value && !replaced) return false;
-  wk__mark_changing(s->compiled, r->registers[reg].path, dims);
+  uint64_t path = r->registers[reg].path; /* 0: the number is computed of others */
+  if (path) wk__mark_changing(s->compiled, path, dims);
   return true;
 }
 

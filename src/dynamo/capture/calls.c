@@ -644,6 +644,7 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   }
   bool to_int = t == &PyLong_Type && count == 1 && !names;
   if (to_int && wk__rounded_quotient(r, WK__ROUND_TO_ZERO, args[0], &number)) return number;
+  if (to_int && PyFloat_CheckExact(args[0]) && wk__float_call(r, callable, args, count, &number)) return number;
   int truth = t == &PyBool_Type && count == 1 && !names ? wk__symbolic_truth(r, args[0]) : -1;
   if (truth >= 0) return Py_NewRef(truth ? Py_True : Py_False);
   bool passes = t == &PyList_Type || t == &PyTuple_Type || t == &PyEnum_Type || t == &PyZip_Type ||

@@ -347,6 +347,51 @@ static Py_ssize_t place_of_item(const wk__frame *f, wk__recording *r, wk__reg re
   return i < 0 ? i + count : i;
 }
 
+static bool appends(const wk__recording *r, const wk__do *step) {
+  if (step->kind == WK__DO_APPEND) return true;
+  PyObject *method = step->kind == WK__DO_IMPURE_CALL ? r->registers[step->items[0]].object : NULL;
+  return method && method == PyDict_GetItemString(PyList_Type.tp_dict, "append");
+}
+
+/* The item that a step sets, in *out; false: it does something else. */
+static bool sets_place(const wk__recording *r, const wk__do *step, Py_ssize_t *out) {
+  PyObject *key = step->kind == WK__DO_SET_ITEM && step->items[2] >= 0 ? r->registers[step->items[1]].object : NULL;
+  if (!key || !PyLong_CheckExact(key)) return false;
+  *out = PyLong_AsSsize_t(key);
+  return *out != -1 || !PyErr_Occurred();
+}
+
+/* Whether the region itself has put the item there, whatever was in the list before: an item that was set, or, from the
+ * end, one that was appended. */
+static bool was_put(const wk__recording *r, wk__reg reg, Py_ssize_t place) {
+  Py_ssize_t appended = 0, set;
+  for (int64_t i = r->step_count - 1; i >= 0; i--) {
+    const wk__do *step = &r->steps[i];
+    bool own = step->count > 1 && step->items[step->kind == WK__DO_IMPURE_CALL ? 1 : 0] == reg;
+    if (!own || step->undone || !wk__is_effect(r, step->kind, step->items)) continue;
+    if (appends(r, step)) {
+      if (place < 0 && -place <= ++appended) return true;
+    } else if (!sets_place(r, step, &set) || (set < 0) != (place < 0) || (set < 0 && appended)) {
+      PyErr_Clear();
+      return false;
+    } else if (set == place) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* -> borrowed, or NULL: it has to be asked for. */
+static PyObject *item_that_was_put(wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
+  wk_int symbolic;
+  bool plain = PyList_CheckExact(owner) && PyLong_CheckExact(key) && !wk__symbolic_int(r, key, &symbolic);
+  if (!plain || !r->registers[reg].written) return NULL;
+  Py_ssize_t place = PyLong_AsSsize_t(key), count = PyList_GET_SIZE(owner);
+  if (place == -1 && PyErr_Occurred()) PyErr_Clear();
+  if (place >= count || place < -count || !was_put(r, reg, place)) return NULL;
+  return PyList_GET_ITEM(owner, place < 0 ? place + count : place);
+}
+
 static PyObject *item_of_sequence(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, Py_ssize_t place) {
   PyObject *found = PyList_Check(owner) ? PyList_GET_ITEM(owner, place) : PyTuple_GET_ITEM(owner, place);
   r->last_fresh = NULL;
@@ -363,6 +408,8 @@ PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
   if (reg >= 0 && has_dict_items(owner)) return item_of_dict(f, r, reg, owner, key);
   Py_ssize_t place = reg >= 0 ? place_of_item(f, r, reg, owner, key) : -1;
   if (place >= 0) return item_of_sequence(f, r, reg, owner, place);
+  PyObject *put = reg >= 0 ? item_that_was_put(r, reg, owner, key) : NULL;
+  if (put) return Py_NewRef(put);
   if (PyType_Check(owner)) return wk__plain_item(f, owner, key); /* list[int] */
   bool tensor = wk__is_tensor_object(f, owner);
   if (!(takes_references(f, owner) ? wk__passed_on(f, owner) : wk__usable(f, owner))) return NULL;
@@ -381,7 +428,7 @@ int wk__did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *
   if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return wk__failed_int(f, r);
   int64_t step = r->step_count - 1;
   wk__reg reg = wk__reg_find(r, owner);
-  if (dict && !r->registers[reg].is_globals && wk__keep_before(r, reg) < 0) return -1;
+  if ((list || (dict && !r->registers[reg].is_globals)) && wk__keep_before(r, reg) < 0) return -1;
   int status;
   if (plain)
     LETTING_GO(status, wk__plain_set_item(f, owner, key, value));
@@ -390,6 +437,17 @@ int wk__did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *
   wk__tried(f, r, step, status == 0, true);
   if (status == 0 && wk__recording_of(f) == r) wk__mark_written(r, reg, dict ? key : NULL);
   return status;
+}
+
+/* A place of a list from outside as it was found: all that matters is how many items there are. */
+static bool place_is_there(wk__frame *f, wk__recording *r, PyObject *list, PyObject *key) {
+  wk__reg reg = wk__reg_find(r, list);
+  if (!wk__is_foreign(r, list)) return false;
+  if (item_that_was_put(r, reg, list, key)) return true;
+  Py_ssize_t place = place_of_item(f, r, reg, list, key);
+  if (place < 0) return false;
+  wk__check_once(r, WK__CHECK_LENGTH, reg, PyList_GET_SIZE(list), NULL);
+  return true;
 }
 
 int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *value) {
@@ -406,7 +464,7 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
     return value && !wk__usable(f, value) ? -1 : wk__plain_set_item(f, owner, key, value);
   if (!builtin && !by_python) return wk__refused(f, "an item of an object that C code owns is set");
   if (builtin && wk__reg_find(r, owner) >= 0) {
-    if (PyList_Check(owner) && !wk__usable(f, owner)) return -1;
+    if (PyList_Check(owner) && !place_is_there(f, r, owner, key) && !wk__usable(f, owner)) return -1;
     return wk__did_set_item(f, r, owner, key, value);
   }
   return wk__plain_set_item(f, owner, key, value);

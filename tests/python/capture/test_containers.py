@@ -229,6 +229,38 @@ def test_a_missing_key_of_a_defaultdict():
     assert [len(table[key]) for key in keys] == [2, 2, 2] and compiled.captures == 2
 
 
+def counted_in_an_item(items, x):
+    items[0] += 1
+    items[0] += 1
+    return x * 2 if items[0] % 4 else x * 3
+
+
+def last_of_what_was_appended(items, x):
+    items.append(x + 1)
+    items.append(x)
+    return items[-1], items[-2]
+
+
+def items_behind_changes(items, x):
+    items[1] = x
+    first = items[1], items[0], items[-1]
+    items.insert(0, 5)
+    return first, items[1], items[-1], items[-2], len(items)
+
+
+@pytest.mark.parametrize(
+    ("program", "captures"), [(counted_in_an_item, 4), (last_of_what_was_appended, 1), (items_behind_changes, 100)]
+)
+def test_items_that_the_region_has_put(program, captures):
+    """They are what they are, whatever the list holds beside them."""
+    compiled = torch.compile(program, fullgraph=True)
+    mine, theirs = [3, 4, 5], [3, 4, 5]
+    for _ in range(12):
+        expected = program(mine, X)
+        assert str(compiled(theirs, X)) == str(expected) and str(theirs) == str(mine)
+    assert compiled.captures <= captures
+
+
 def same(a, b):
     if isinstance(a, torch.Tensor):
         return type(b) is type(a) and torch.equal(a, b)
