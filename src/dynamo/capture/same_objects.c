@@ -124,24 +124,40 @@ static bool can_change(const wk__binding *b, PyObject *o) {
 static void mark_changed(const wk__recording *r, bool *changed) {
   for (int64_t i = 0; i < r->step_count; i++) {
     const wk__do *step = &r->steps[i];
-    if (step->undone || step->kind == WK__DO_EFFECT || !wk__is_effect(r, step->kind, step->items)) continue;
+    bool of_process = step->kind == WK__DO_EFFECT || step->kind == WK__DO_WARN;
+    if (step->undone || of_process || !wk__is_effect(r, step->kind, step->items)) continue;
     wk__reg target = step->kind == WK__DO_IMPURE_CALL ? step->items[1] : step->items[0];
-    if (step->kind != WK__DO_WARN && target >= 0) changed[target] = true;
+    if (target >= 0) changed[target] = true;
   }
   for (wk__reg reg = 0; reg < r->register_count; reg++)
     if (r->registers[reg].written || r->registers[reg].names) changed[reg] = true;
 }
 
+/* The objects from outside that can change, those first that may be another one in the next call. */
+typedef struct changeable {
+  wk__reg *all;
+  int64_t loose, count;
+} changeable;
+
+static void find_changeable(const wk__recording *r, const wk__binding *b, changeable *out) {
+  for (int fixed = 0; fixed < 2; fixed++) {
+    for (wk__reg reg = 0; reg < r->register_count; reg++) {
+      const wk__register *g = &r->registers[reg];
+      if (g->fixed == fixed && is_from_outside(g) && can_change(b, g->object)) out->all[out->count++] = reg;
+    }
+    if (!fixed) out->loose = out->count;
+  }
+}
+
 /* Of one that is changed, and all others of its type: those before it that are changed, too, have asked already. */
-static int64_t note_others(wk__recording *r, wk__reg reg, const bool *changed) {
-  const wk__register *g = &r->registers[reg];
+static int64_t note_others(wk__recording *r, const changeable *c, int64_t place, const bool *changed) {
+  const wk__register *g = &r->registers[c->all[place]];
   int64_t noted = 0;
-  for (wk__reg k = 0; k < r->register_count; k++) {
-    const wk__register *other = &r->registers[k];
-    bool asked = k == reg || (k < reg && changed[k]);
-    if (asked || !is_from_outside(other) || other->object == g->object) continue;
-    if (Py_TYPE(other->object) != Py_TYPE(g->object) || (g->fixed && other->fixed)) continue;
-    wk__check_once(r, WK__CHECK_DIFFERENT, k < reg ? k : reg, k < reg ? reg : k, NULL);
+  for (int64_t k = 0; k < (g->fixed ? c->loose : c->count); k++) {
+    const wk__register *other = &r->registers[c->all[k]];
+    bool asked = k == place || (k < place && changed[c->all[k]]);
+    if (asked || other->object == g->object || Py_TYPE(other->object) != Py_TYPE(g->object)) continue;
+    wk__check_once(r, WK__CHECK_DIFFERENT, c->all[k], c->all[place], NULL);
     noted++;
   }
   return noted;
@@ -149,14 +165,18 @@ static int64_t note_others(wk__recording *r, wk__reg reg, const bool *changed) {
 
 void wk__note_changed(wk__recording *r, const wk__binding *b) {
   enum { MOST = 4096 };
+  changeable c = {.all = wk__alloc((size_t)(r->register_count + 1) * sizeof *c.all)};
   bool *changed = wk__alloc_zeroed((size_t)r->register_count + 1);
   int64_t noted = 0;
-  if (!changed) wk__record_no_memory(r);
-  if (changed) mark_changed(r, changed);
-  for (wk__reg reg = 0; changed && reg < r->register_count && noted <= MOST; reg++) {
-    const wk__register *g = &r->registers[reg];
-    if (changed[reg] && is_from_outside(g) && can_change(b, g->object)) noted += note_others(r, reg, changed);
+  if (c.all && changed) {
+    mark_changed(r, changed);
+    find_changeable(r, b, &c);
+  } else {
+    wk__record_no_memory(r);
   }
+  for (int64_t k = 0; k < c.count && noted <= MOST; k++)
+    if (changed[c.all[k]]) noted += note_others(r, &c, k, changed);
   if (noted > MOST) wk__record_failed(r, "many objects that are changed, any two of which may be the same one");
   wk__free(changed);
+  wk__free(c.all);
 }
