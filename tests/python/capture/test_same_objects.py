@@ -117,3 +117,31 @@ def test_many_objects_that_are_changed():
         lists = [[] for _ in range(200)]
         assert compiled([*lists, lists[0]], torch.ones(1))[-1] == 2
         assert compiled([*lists, []], torch.ones(1))[:2] == [3, 2]
+
+
+CONTAINERS = {
+    "set": lambda o: {o},
+    "frozen set": lambda o: frozenset([o]),
+    "keys": lambda o: {o: 1},
+    "values": lambda o: {1: o},
+    "tuple": lambda o: (o,),
+    "deque": lambda o: collections.deque([o]),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+@pytest.mark.parametrize("first", ["in it", "beside it"])
+def test_an_argument_that_is_in_a_container(name, first):
+    """The same objects in each call, so that what is guarded of the container holds."""
+
+    def program(held, o):
+        o.count += 10
+        return [x.count for x in (held.values() if name == "values" else held)]
+
+    compiled = torch.compile(lambda held, o, x: (program(held, o), x + 1))
+    inside, beside = Slotted(), Slotted()
+    for turn in range(6):
+        is_in = (turn % 2 == 0) == (first == "in it")
+        given = CONTAINERS[name](inside), inside if is_in else beside
+        inside.count = beside.count = 0
+        assert compiled(*given, torch.ones(1))[0] == ([10] if is_in else [0]), f"turn {turn}"
