@@ -733,7 +733,8 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
   if (what == WK__KNOWN_FRESH) return wk__fresh_call(f, callable, args, count, names);
   if (what == WK__KNOWN_ASKED) return wk__cached_call(f, f->session->recording, callable, args, count, names);
   if (what == WK__KNOWN_TAKES)
-    return wk__refuse_as(f, WK__REFUSED_VALUE, "a call of %s()", PyUnicode_AsUTF8(((PyFunctionObject *)function)->func_name));
+    return wk__refuse_as(f, WK__REFUSED_VALUE, "a call of %s()",
+                         PyUnicode_AsUTF8(((PyFunctionObject *)function)->func_name));
   PyObject *result = NULL;
   bool by_code = what == WK__KNOWN_BY_CODE;
   if (by_code && python_by_code(f, f->session->recording, function, callable, args, count, names, &result))

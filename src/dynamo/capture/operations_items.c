@@ -350,7 +350,10 @@ static Py_ssize_t place_of_item(const wk__frame *f, wk__recording *r, wk__reg re
 static bool appends(const wk__recording *r, const wk__do *step) {
   if (step->kind == WK__DO_APPEND) return true;
   PyObject *method = step->kind == WK__DO_IMPURE_CALL ? r->registers[step->items[0]].object : NULL;
-  return method && method == PyDict_GetItemString(PyList_Type.tp_dict, "append");
+  PyObject *name = method ? PyUnicode_InternFromString("append") : NULL;
+  bool same = name && method == wk__type_attribute(&PyList_Type, name);
+  Py_XDECREF(name);
+  return same;
 }
 
 /* The item that a step sets, in *out; false: it does something else. */
