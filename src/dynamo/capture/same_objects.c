@@ -21,8 +21,7 @@ int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) 
 static bool has_keys(PyObject *o) { return PyDict_Check(o) || PyAnySet_Check(o) || PyDictViewSet_Check(o); }
 
 static bool is_key_from_outside(const wk__frame *f, const wk__recording *r, PyObject *o) {
-  wk__reg reg = wk__is_plain_value(f->session->binding, o) ? -1 : wk__reg_find(r, o);
-  return reg >= 0 && !r->registers[reg].fixed && wk__is_foreign(r, o);
+  return !wk__is_plain_value(f->session->binding, o) && wk__is_foreign(r, o);
 }
 
 void wk__note_keys(wk__frame *f, wk__recording *r, PyObject *const *keys, Py_ssize_t count, int step) {

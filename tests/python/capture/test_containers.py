@@ -178,6 +178,22 @@ def test_keys_that_are_the_same_object_or_not(program, make):
         assert compiled(X, *pair)[1] == program(*pair)
 
 
+MODULE = torch.nn.Linear(2, 2)
+WITH_A_PARAMETER = {
+    "get": lambda a: {a: 1}.get(MODULE.weight),
+    "asked for": lambda a: {MODULE.weight: 1}.get(a),
+    "sets": lambda a: (len({a, MODULE.weight}), len({a} & {MODULE.weight}), {a} == {MODULE.weight}),
+    "added": lambda a: (lambda s: (s.add(MODULE.weight), len(s)))({a}),
+}
+
+
+@pytest.mark.parametrize("program", WITH_A_PARAMETER.values(), ids=WITH_A_PARAMETER)
+def test_keys_that_are_a_parameter_of_a_module_or_not(program):
+    compiled = torch.compile(lambda x, a: (x + 1, program(a)))
+    for a in (torch.nn.Parameter(torch.ones(2)), MODULE.weight) * 2:
+        assert compiled(X, a)[1] == program(a)
+
+
 def asked_and_put(table, a, b):
     table[a] = 1
     return table.get(a), b in table, table.get(b, 5)
