@@ -197,7 +197,8 @@ void wk__guard_print(wk__string *out, const wk__segment *g, const wk__read *chec
   wk__string_printf(out, " %s", kind_names[check->kind]);
   if (check->kind == WK__CHECK_LENGTH) wk__string_printf(out, " %lld", (long long)check->b);
   if (check->kind == WK__CHECK_FITS) wk__string_printf(out, " %s", wk_dtype_name((wk_dtype)check->b));
-  if (check->kind == WK__CHECK_SAME || check->kind == WK__CHECK_DIFFERENT) {
+  bool of_two = check->kind == WK__CHECK_SAME || check->kind == WK__CHECK_DIFFERENT;
+  if (of_two || (check->kind == WK__CHECK_ABSENT && !check->object)) {
     wk__string_append(out, " ");
     print_register(out, g, (wk__reg)check->b, 0);
   }

@@ -223,7 +223,7 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
     case WK__CHECK_PRESENT:
       return PyDict_Check(a) && wk__from_dict(a, check->object);
     case WK__CHECK_ABSENT:
-      return PyDict_Check(a) && !wk__from_dict(a, check->object);
+      return PyDict_Check(a) && !wk__from_dict(a, check->object ? check->object : g->values[check->b]);
     case WK__CHECK_NO_DICT:
       return !wk__from_dict(wk__instance_dict_of(a), check->object);
     case WK__CHECK_NO_GRAD: {
@@ -305,7 +305,8 @@ static bool note_changing(const guard_run *g, const wk__read *failing) {
                (PyFloat_CheckExact(number) || PyLong_CheckExact(number));
   bool replaced = fixed_read && number && PyObject_TypeCheck(number, s->binding->tensor_type);
   if (!dims && !value && !replaced) return false;
-  wk__mark_changing(s->compiled, r->registers[reg].path, dims);
+  uint64_t path = r->registers[reg].path; /* 0: the number is computed of others */
+  if (path) wk__mark_changing(s->compiled, path, dims);
   return true;
 }
 

@@ -256,13 +256,27 @@ wk_status wk__batch_whole_operator(wk__batch *b) {
   return status;
 }
 
+/* Of a vmap below nothing is followed: it does the call by its parts as well, unless somebody follows it. */
+static const wk_tensor *below_batches(const wk_tensor *t) {
+  const wk__level *level = wk__thread.mode.level;
+  while (t->inner && level) {
+    if (level->number != t->inner->level) {
+      level = level->outer;
+      continue;
+    }
+    if (level->kind != WK__LEVEL_BATCH) break;
+    t = t->inner->value;
+  }
+  return t;
+}
+
 bool wk__batch_is_followed(const wk__batch *b) {
   if (!b->op->vjp) return false;
   wk__thread_mode before = wk__level_go_down();
   bool tape = wk__thread.mode.grad_enabled && !(wk__thread.mode.keys_off & WK__KEY_AUTOGRAD), followed = false;
   wk__level_come_back(&before);
   WK__EACH_TENSOR(tensor, b->args, b->op->schema.parameter_count) {
-    const wk_tensor *value = tensor->inner && tensor->inner->level == b->level->number ? tensor->inner->value : tensor;
+    const wk_tensor *value = below_batches(tensor);
     int keys = value->keys | (value->base ? value->base->keys : 0);
     followed |= value->inner != NULL || (tape && keys & WK__KEY_AUTOGRAD);
   }

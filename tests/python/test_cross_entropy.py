@@ -92,6 +92,18 @@ def test_second_derivatives(reduction):
     assert torch.autograd.gradcheck(f, x) and torch.autograd.gradgradcheck(f, x)
 
 
+def test_a_derivative_of_the_gradient_alone():
+    """What came into the gradient is a number."""
+    x, target = torch.randn(3, 4, dtype=torch.float64, requires_grad=True), torch.tensor([0, 3, 1])
+
+    def slope(loss):
+        (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+        return torch.autograd.grad(gradient.square().sum(), x)[0]
+
+    expected = slope(-x.log_softmax(1).gather(1, target[:, None]).mean())
+    torch.testing.assert_close(slope(F.cross_entropy(x, target)), expected)
+
+
 def test_other_ways_to_call_it():
     x, target = torch.randn(2, 3, 4), torch.randint(0, 4, (2, 3))
     each = torch.stack([F.cross_entropy(a, t) for a, t in zip(x, target, strict=True)])

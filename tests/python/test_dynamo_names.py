@@ -120,3 +120,46 @@ def test_the_eager_backend_calls_operators_as_eager_code_does():
         result = compiled(x)[0]
         assert result.grad_fn.name() == "MulBackward0"
         assert result.grad_fn.next_functions[0][0].name() == "SinBackward0"
+
+
+LAYER = torch.nn.Linear(3, 2)
+
+
+def through_a_layer(x, *, scale=1.0, more):
+    return {"y": LAYER(x) * scale + more["bias"], "rows": [x.sum(), 3]}
+
+
+@pytest.mark.parametrize("options", [{}, {"aten_graph": True, "tracing_mode": "real"}], ids=["any size", "this size"])
+def test_export_of_a_function(options):
+    given = {"scale": 2.0, "more": {"bias": torch.ones(2)}}
+    exported = torch._dynamo.export(through_a_layer, **options)(torch.ones(4, 3), **given)
+    graph_module, guards = exported
+    assert graph_module is exported.graph_module and guards is exported.guards
+    assert isinstance(graph_module, torch.fx.GraphModule) and len(graph_module.graph.find_nodes(op="placeholder")) == 3
+    for rows in (4, 4 if options else 7):
+        x = torch.rand(rows, 3)
+        found, expected = graph_module(x, **given), through_a_layer(x, **given)
+        assert torch.equal(found["y"], expected["y"])
+        assert torch.equal(found["rows"][0], x.sum()) and found["rows"][1] == 3
+    LAYER.zero_grad()
+    found["y"].sum().backward()
+    assert LAYER.bias.grad.tolist() == [2.0 * rows] * 2
+
+
+def test_export_of_a_module():
+    layers = torch.nn.Sequential(LAYER, torch.nn.ReLU())
+    with pytest.warns(FutureWarning, match="use export\\(f\\)\\(\\*args"):
+        graph_module, _ = torch._dynamo.export(layers, torch.ones(4, 3))
+    assert torch.equal(graph_module(X.expand(5, 3)), layers(X.expand(5, 3)))
+    assert graph_module.state_dict().keys() == layers.state_dict().keys()
+
+
+def looks_at_a_file(x):
+    open("/dev/null").close()
+    return x + 1
+
+
+@pytest.mark.parametrize("program", [looks_at_a_file, lambda x: x if x.sum() > 0 else -x], ids=["call", "branch"])
+def test_export_of_what_is_no_graph(program):
+    with pytest.raises(exc.Unsupported):
+        torch._dynamo.export(program)(X)

@@ -486,3 +486,10 @@ def test_attention_for_all_sizes():
     for n in (5, 6, 7, 8):
         compiled(wick.randn(n, 2, 16))
     assert compiled.captures == 1
+
+
+def test_sizes_of_an_argument_that_has_the_name_of_a_builtin():
+    layer = nn.Linear(2, 3)
+    program = export(layer, (wick.ones(4, 2),), dynamic_shapes={"input": {0: Dim("rows")}})
+    x = wick.rand(7, 2)
+    assert wick.equal(program.module()(x), layer(x))

@@ -24,6 +24,24 @@ def close(a, b):
 # ---- levels ----
 
 
+@pytest.mark.parametrize("depth", [2, 3])
+def test_batches_of_batches_of_what_is_done_by_its_parts(depth):
+    """A linear layer of which every example has weights of its own, with and without a derivative below."""
+    sizes = [2, 3, 2][:depth]
+    x, weight, bias = (torch.rand(*sizes, *shape, dtype=torch.float64) for shape in ((4, 3), (5, 3), (5,)))
+    layers = F.linear
+    for _ in range(depth):
+        layers = vmap(layers)
+    expected = torch.matmul(x, weight.mT) + bias.unsqueeze(-2)
+    close(layers(x, weight, bias), expected)
+    close(grad(lambda w: layers(x, w, bias).square().sum())(weight), 2 * expected.mT @ x)
+    tangent = jvp(lambda w: layers(x, w, bias), (weight,), (weight,))[1]
+    close(tangent, torch.matmul(x, weight.mT))
+    weight.requires_grad_()
+    layers(x, weight, bias).square().sum().backward()
+    close(weight.grad, 2 * expected.mT @ x)
+
+
 @pytest.mark.parametrize("outer", [grad, jacrev, jacfwd])
 @pytest.mark.parametrize("inner", [grad, jacrev, jacfwd])
 def test_derivatives_of_derivatives(outer, inner):

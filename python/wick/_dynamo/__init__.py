@@ -19,7 +19,7 @@ from . import config, exc
 
 __all__ = [
     "ExplainOutput", "allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph",
-    "error_on_graph_break", "exc", "explain", "forbid_in_graph", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
+    "error_on_graph_break", "exc", "explain", "export", "forbid_in_graph", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
     "maybe_mark_dynamic", "nonstrict_trace", "optimize", "register_backend", "reset", "run", "set_stance",
     "skip_frame", "substitute_in_graph",
 ]  # fmt: skip
@@ -99,6 +99,7 @@ __getattr__ = _late(
     {
         "OptimizedModule": "eval_frame",
         **dict.fromkeys(("ExplainOutput", "explain"), "explaining"),
+        **dict.fromkeys(("ExportResult", "export"), "exporting"),
         **dict.fromkeys(
             ("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic"), "marks"
         ),

@@ -119,7 +119,7 @@ class GradScaler:
         self._growth_tracker += 1
         if self._growth_tracker == self._growth_interval:
             grown = self._scale_tensor() * self._growth_factor
-            if bool(grown.isfinite()):
+            if grown.isfinite().item():
                 self._scale = grown
             self._growth_tracker = 0
 

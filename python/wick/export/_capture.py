@@ -212,8 +212,7 @@ class _Builder:
                 if is_buffer and name not in persistent:
                     self.constants[name] = tensor
         self._lift_constants(by_tensor)
-        for path, leaf, _ in self.captured.leaves:
-            self._lift_leaf(path, leaf, by_tensor)
+        self.leaf_nodes = [self._lift_leaf(path, leaf, by_tensor) for path, leaf, _ in self.captured.leaves]
         return by_tensor
 
     def _lift_constants(self, by_tensor):
@@ -247,6 +246,7 @@ class _Builder:
         self.inputs.append(InputSpec(InputKind.USER_INPUT, argument, None))
         if tensor:
             by_tensor.setdefault(id(leaf), node)
+        return node
 
     # -- values --
 
@@ -404,9 +404,7 @@ def _bounds(said):
 
 def _say(captured, builder):
     """(symbol or number, what was said, "L['x'].size()[0]") of each dim of which something was said."""
-    names = {spec.arg.name for spec in builder.inputs}
-    for path, leaf, said in captured.leaves:
-        node = next((n for n in builder.graph.nodes if n.name == _path_name(path) and n.name in names), None)
+    for (path, leaf, said), node in zip(captured.leaves, builder.leaf_nodes, strict=True):
         place = f"L['{path[0].key}']" + pytree.keystr(path[1:])
         for d, dim in said.items():
             if d is None:

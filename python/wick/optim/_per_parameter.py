@@ -1,10 +1,13 @@
 """What optimizers have in common that update one parameter after another.
 
-A subclass has `_fresh(p, group)`, a parameter's first state without its step count, and `_update(p, g, state, group, t)`,
-which writes p and the state; t is the number of the step. Compiled, all parameters' updates become one graph.
+A subclass has `_fresh(p, group)`, a parameter's first state without its step count, and `_update(p, g, state, group,
+*numbers)`, which writes p and the state. `numbers` are those of the state that `counts` names, the number of the step
+first. They are taken out of their tensors for all parameters at once, so that a compiled step is in two parts: up to
+there, and all updates.
 
 With capturable=True the state of a parameter on a CUDA device is all there, its step count too, so that a CUDA graph can
-repeat the step: `_update_on_device` has that tensor for t, and asks the host nothing. Where t is not used it is `_update`.
+repeat the step: `_update_on_device` has that tensor for t, and asks the host nothing. Where no number is used it is
+`_update`.
 """
 
 from .. import _C
@@ -39,11 +42,18 @@ def zeros(p):
     return _C.zeros_like(p, memory_format=_C.preserve_format)
 
 
+def taken(states, names):
+    """The numbers in the 0-dim tensors of these names, those of the first state first."""
+    tensors = [state[name] for state in states for name in names]
+    return _C.stack(tensors).tolist() if tensors else []
+
+
 class PerParameter(Optimizer):
     """See above."""
 
     takes_sparse = False  # gradients
     decays_gradient = True  # weight_decay is added to the gradient here
+    counts = ("step",)
 
     def __init__(self, params, lr, **defaults):
         fused = defaults.get("fused")
@@ -76,29 +86,43 @@ class PerParameter(Optimizer):
         self._check_capture()
         loss = evaluate(closure)
         for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._step_one(p, group)
+            self._step_group([p for p in group["params"] if p.grad is not None], group)
         return loss
 
-    def _step_one(self, p, group):
+    def _step_group(self, params, group):
+        states = [self._begin_one(p, group) for p in params]
+        on_host = [state for state in states if not state["step"].is_cuda]
+        numbers, each, at = self._numbers(on_host, group), len(self.counts), 0
+        for p, state in zip(params, states, strict=True):
+            g = self._decay(p, -p.grad if group.get("maximize") else p.grad, state, group)
+            if state["step"].is_cuda:
+                self._update_on_device(p, g, state, group, state["step"])
+            else:
+                self._update(p, g, state, group, *[numbers[at + i] for i in range(each)])
+                at += each
+
+    def _begin_one(self, p, group):
+        """The parameter's state, in which the step is counted."""
         if p.grad.is_sparse and not self.takes_sparse:
             raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
-        state = self._state_of(p, group)
-        g = -p.grad if group.get("maximize") else p.grad
-        state["step"] += 1
-        decay = group.get("weight_decay", 0)
-        if decay and p.grad.is_sparse:
+        if p.grad.is_sparse and group.get("weight_decay", 0):
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
-        counted = state["step"].is_cuda
+        state = self._state_of(p, group)
+        state["step"] += 1
+        return state
+
+    def _numbers(self, states, group):
+        """What `counts` names."""
+        return taken(states, self.counts)
+
+    def _decay(self, p, g, state, group):
+        """The gradient with the parameter's decay, or, where that is decoupled, the parameter is what decays."""
+        decay = group.get("weight_decay", 0)
         if decay and group.get("decoupled_weight_decay"):
-            p.mul_(1 - (group["lr"] if counted else number(group["lr"])) * decay)
+            p.mul_(1 - (group["lr"] if state["step"].is_cuda else number(group["lr"])) * decay)
         elif decay and self.decays_gradient:
-            g = g.add(p, alpha=decay)
-        if counted:
-            self._update_on_device(p, g, state, group, state["step"])
-        else:
-            self._update(p, g, state, group, state["step"].item())
+            return g.add(p, alpha=decay)
+        return g
 
     def _update_on_device(self, p, g, state, group, t):
-        self._update(p, g, state, group, t)
+        self._update(p, g, state, group)

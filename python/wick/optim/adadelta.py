@@ -9,6 +9,8 @@ __all__ = ["Adadelta"]
 class Adadelta(PerParameter):
     """p -= lr g sqrt(d + eps) / sqrt(s + eps), s and d the means of squared gradients and steps (Zeiler, 2012)."""
 
+    counts = ()
+
     def __init__(
         self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None, *, capturable=False, maximize=False,
         differentiable=False,
@@ -24,7 +26,7 @@ class Adadelta(PerParameter):
     def _fresh(self, p, group):
         return {"square_avg": zeros(p), "acc_delta": zeros(p)}
 
-    def _update(self, p, g, state, group, t):
+    def _update(self, p, g, state, group):
         rho, eps, mean, steps = group["rho"], group["eps"], state["square_avg"], state["acc_delta"]
         mean.mul_(rho).addcmul_(g, g, value=1 - rho)
         delta = steps.add(eps).sqrt_().div_(mean.add(eps).sqrt_()).mul_(g)

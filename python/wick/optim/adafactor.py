@@ -1,6 +1,7 @@
 """Adafactor."""
 
 from .. import _C
+from ._per_parameter import taken
 from .optimizer import Optimizer, evaluate, number
 
 __all__ = ["Adafactor"]
@@ -45,29 +46,46 @@ class Adafactor(Optimizer):
         """One step; closure() computes the loss again and returns it."""
         loss = evaluate(closure)
         for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._step_one(p, -p.grad if group["maximize"] else p.grad, self._state_of(p), group)
+            self._step_group([p for p in group["params"] if p.grad is not None], group)
         return loss
 
-    def _step_one(self, p, g, state, group):
-        state["step"] += 1
-        t, lr, (eps1, eps2) = state["step"].item(), number(group["lr"]), group["eps"]
-        eps1 = _C.finfo(p.dtype).eps if eps1 is None else eps1
-        weight = t ** group["beta2_decay"]
-        rate = min(lr, 1 / t**0.5) * max(eps2, p.norm(2).item() / p.numel() ** 0.5)
-        if group["weight_decay"]:
-            p.mul_(1 - lr * group["weight_decay"])
-        if p.dim() > 1:
-            row = g.norm(dim=-1, keepdim=True).square_().div_(g.shape[-1])
-            column = g.norm(dim=-2, keepdim=True).square_().div_(g.shape[-2])
-            state["row_var"].lerp_(row, weight)
-            state["col_var"].lerp_(column, weight)
-            mean = (state["row_var"] @ state["col_var"]).div_(
-                state["row_var"].mean(dim=-2, keepdim=True).clamp_(min=eps1)
-            )
-        else:
-            mean = state["variance"].lerp_(g.square(), weight).clone()
-        update = mean.clamp_(min=eps1 * eps1).rsqrt_().mul_(g)
-        denominator = max(1.0, update.norm(2).item() / (update.numel() ** 0.5 * group["d"]))
-        p.add_(update, alpha=-rate / denominator)
+    def _step_group(self, params, group):
+        """Numbers are taken out of tensors for all parameters at once: a compiled step is in three parts."""
+        states = [self._state_of(p) for p in params]
+        for state in states:
+            state["step"] += 1
+        roots, (least, d) = [p.numel() ** 0.5 for p in params], (group["eps"][1], group["d"])
+        steps, sizes = taken(states, ("step",)), _ratios(params, roots, least)
+        updates = [
+            _update_of(p, -p.grad if group["maximize"] else p.grad, state, group, steps[k])
+            for k, (p, state) in enumerate(zip(params, states, strict=True))
+        ]
+        shorter, lr = _ratios(updates, [root * d for root in roots], 1.0), number(group["lr"])
+        for k, (p, update) in enumerate(zip(params, updates, strict=True)):
+            p.add_(update, alpha=-(min(lr, 1 / steps[k] ** 0.5) * sizes[k]) / shorter[k])
+
+
+def _ratios(tensors, sizes, least):
+    """Each one's length by its size, or what is the least; in doubles, as in Python."""
+    if not tensors:
+        return []
+    lengths = _C.stack([t.norm(2).cpu() for t in tensors]).double()
+    ratios = lengths / _C.tensor(sizes, dtype=_C.float64, device="cpu")
+    return _C.fmax(ratios, _C.tensor(least, dtype=_C.float64, device="cpu")).tolist()
+
+
+def _update_of(p, g, state, group, t):
+    """In which direction p goes, which decays meanwhile."""
+    least = _C.finfo(p.dtype).eps if group["eps"][0] is None else group["eps"][0]
+    weight = t ** group["beta2_decay"]
+    if group["weight_decay"]:
+        p.mul_(1 - number(group["lr"]) * group["weight_decay"])
+    if p.dim() > 1:
+        row = g.norm(dim=-1, keepdim=True).square_().div_(g.shape[-1])
+        column = g.norm(dim=-2, keepdim=True).square_().div_(g.shape[-2])
+        state["row_var"].lerp_(row, weight)
+        state["col_var"].lerp_(column, weight)
+        mean = (state["row_var"] @ state["col_var"]).div_(state["row_var"].mean(dim=-2, keepdim=True).clamp_(min=least))
+    else:
+        mean = state["variance"].lerp_(g.square(), weight).clone()
+    return mean.clamp_(min=least * least).rsqrt_().mul_(g)

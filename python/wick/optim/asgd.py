@@ -10,6 +10,8 @@ __all__ = ["ASGD"]
 class ASGD(PerParameter):
     """SGD with a falling rate that averages the parameters, in state["ax"] (Polyak and Juditsky, 1992)."""
 
+    counts = ("step", "eta", "mu")
+
     def __init__(
         self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, foreach=None, maximize=False,
         differentiable=False, capturable=False,
@@ -22,8 +24,8 @@ class ASGD(PerParameter):
     def _fresh(self, p, group):
         return {"eta": scalar(number(group["lr"]), p, group), "mu": scalar(1.0, p, group), "ax": zeros(p)}
 
-    def _update(self, p, g, state, group, t):
-        eta, mu, lr = state["eta"].item(), state["mu"].item(), number(group["lr"])
+    def _update(self, p, g, state, group, t, eta, mu):
+        lr = number(group["lr"])
         p.mul_(1 - group["lambd"] * eta).add_(g, alpha=-eta)
         if mu == 1:
             state["ax"].copy_(p)

@@ -257,9 +257,8 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self):
-        if self.last_epoch not in self.milestones:
-            return self._current()
-        return self._scaled(self.gamma ** self.milestones[self.last_epoch])
+        times = sum(count for milestone, count in self.milestones.items() if milestone == self.last_epoch)
+        return self._scaled(self.gamma**times) if times else self._current()
 
     def _get_closed_form_lr(self):
         passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
@@ -512,7 +511,7 @@ class SequentialLR(_Several):
     def step(self):
         """Sets the next rates."""
         self.last_epoch += 1
-        i = bisect_right(self._milestones, self.last_epoch)
+        i = sum(milestone <= self.last_epoch for milestone in self._milestones)
         scheduler = self._schedulers[i]
         if i > 0 and self._milestones[i - 1] == self.last_epoch:
             scheduler._update_lr(0)

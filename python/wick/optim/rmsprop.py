@@ -9,6 +9,8 @@ __all__ = ["RMSprop"]
 class RMSprop(PerParameter):
     """p -= lr g / (sqrt(s) + eps), s the mean of squared gradients, less the squared mean when centered (Hinton)."""
 
+    counts = ()
+
     def __init__(
         self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, capturable=False,
         foreach=None, maximize=False, differentiable=False,
@@ -29,7 +31,7 @@ class RMSprop(PerParameter):
             state["grad_avg"] = zeros(p)
         return state
 
-    def _update(self, p, g, state, group, t):
+    def _update(self, p, g, state, group):
         alpha, mean = group["alpha"], state["square_avg"]
         mean.mul_(alpha).addcmul_(g, g, value=1 - alpha)
         if group["centered"]:

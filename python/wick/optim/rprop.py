@@ -10,6 +10,8 @@ __all__ = ["Rprop"]
 class Rprop(PerParameter):
     """Steps by the gradient's sign, longer while it stays and shorter where it changed (Riedmiller and Braun, 1993)."""
 
+    counts = ()
+
     def __init__(
         self, params, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50), *, capturable=False, foreach=None,
         maximize=False, differentiable=False,
@@ -24,7 +26,7 @@ class Rprop(PerParameter):
     def _fresh(self, p, group):
         return {"prev": zeros(p), "step_size": _C.full_like(p, number(group["lr"]))}
 
-    def _update(self, p, g, state, group, t):
+    def _update(self, p, g, state, group):
         (less, more), (least, most) = group["etas"], group["step_sizes"]
         agrees = g.mul(state["prev"]).sign()
         factor = _C.where(agrees > 0, more, _C.where(agrees < 0, less, 1.0)).to(p.dtype)

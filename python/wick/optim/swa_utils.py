@@ -86,7 +86,7 @@ class AveragedModel(Module):
     def update_parameters(self, model):
         """Takes the model's weights into the averages."""
         averages, current = ([t.detach() for t in self._tensors(m)] for m in (self.module, model))
-        if self.n_averaged == 0:
+        if self.n_averaged.item() == 0:
             for average, p in zip(averages, current, strict=True):
                 average.copy_(p)
         elif self.avg_fn is not None:

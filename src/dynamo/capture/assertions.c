@@ -7,20 +7,26 @@
  *
  * In: a tensor, at a branch. Out: the truth that goes on. Tests: tests/python/capture/test_assertions.py. */
 #include "dynamo/capture/known.h"
+#include "levels/levels.h"
 #include "trace/trace.h"
 
 #define BINDING (f->session->binding)
 
+/* Of a tensor of no level: a vmap around it would refuse the check as a random call. */
 static wk_status call(const wk_op *op, const wk_value *args, wk_value *out) {
   bool before = wk__thread.mode.grad_enabled;
+  wk__keys off = wk__thread.mode.keys_off;
   wk__thread.mode.grad_enabled = false;
+  if (!(args[0].tensor->keys & WK__KEY_LEVEL)) wk__thread.mode.keys_off = (wk__keys)(off | WK__KEY_LEVEL);
   wk_status status = wk_call(op, args, NULL, out);
+  wk__thread.mode.keys_off = off;
   wk__thread.mode.grad_enabled = before;
   return status;
 }
 
-/* t, or not t, has to be true. */
+/* t, or not t, has to be true. No transform has anything to say about it: the same value is in the tensor below. */
 static wk_status record(wk_tensor *t, bool wanted, const char *message) {
+  while (t->inner && t->inner->batch_dim < 0) t = t->inner->value;
   wk_value condition[] = {{.tag = WK_VALUE_TENSOR, .tensor = t}}, negated = {0}, made = {0};
   wk_status status = wanted ? WK_OK : call(WK__OP(logical_not), condition, &negated);
   wk_value args[] = {wanted ? condition[0] : negated, {.tag = WK_VALUE_STRING, .string = message}};

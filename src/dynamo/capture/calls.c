@@ -665,6 +665,7 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   }
   bool to_int = t == &PyLong_Type && count == 1 && !names;
   if (to_int && wk__rounded_quotient(r, WK__ROUND_TO_ZERO, args[0], &number)) return number;
+  if (to_int && PyFloat_CheckExact(args[0]) && wk__float_call(r, callable, args, count, &number)) return number;
   int truth = t == &PyBool_Type && count == 1 && !names ? wk__symbolic_truth(r, args[0]) : -1;
   if (truth >= 0) return Py_NewRef(truth ? Py_True : Py_False);
   bool passes = t == &PyList_Type || t == &PyTuple_Type || t == &PyEnum_Type || t == &PyZip_Type ||
@@ -752,6 +753,9 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
   if (what == WK__KNOWN_CONSTANT) return wk__constant_call(f, f->session->recording, callable, args, count, names);
   if (what == WK__KNOWN_FRESH) return wk__fresh_call(f, callable, args, count, names);
   if (what == WK__KNOWN_ASKED) return wk__cached_call(f, f->session->recording, callable, args, count, names);
+  if (what == WK__KNOWN_TAKES)
+    return wk__refuse_as(f, WK__REFUSED_VALUE, "a call of %s()",
+                         PyUnicode_AsUTF8(((PyFunctionObject *)function)->func_name));
   PyObject *result = NULL;
   bool by_code = what == WK__KNOWN_BY_CODE;
   if (by_code && python_by_code(f, f->session->recording, function, callable, args, count, names, &result))

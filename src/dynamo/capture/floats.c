@@ -44,7 +44,8 @@ static bool call_computed(wk__recording *r, PyObject *function, PyObject *a, PyO
   if (!wk__is_number(a) || (b && !wk__is_number(b))) return false;
   if (comes_late(r, a) || comes_late(r, b)) return false;
   PyObject *result = PyObject_CallFunctionObjArgs(function, a, b, (PyObject *)NULL);
-  bool number = result && (PyFloat_CheckExact(result) || PyBool_Check(result));
+  bool rounded = result && PyLong_CheckExact(result) && wk__float_register(r, a) >= 0;
+  bool number = result && (PyFloat_CheckExact(result) || PyBool_Check(result) || rounded);
   wk__reg x = number ? register_of_operand(r, a) : -1, y = number && b ? register_of_operand(r, b) : -1;
   number = x >= 0 && (!b || y >= 0);
   wk__reg reg = number ? wk__new_register(r, WK__REG_READ, PyFloat_CheckExact(result) ? result : NULL, false) : -1;
@@ -65,6 +66,10 @@ bool wk__float_call(wk__recording *r, PyObject *function, PyObject *const *args,
     return false;
   if (PyFloat_CheckExact(*out)) {
     wk__check(r, WK__CHECK_TYPE, reg, 0, (PyObject *)&PyFloat_Type);
+    return true;
+  }
+  if (PyLong_CheckExact(*out)) { /* math.floor() and its kind: a constant for all floats that it is so for */
+    wk__check(r, WK__CHECK_EQUAL, reg, 0, *out);
     return true;
   }
   wk__check(r, WK__CHECK_IS, reg, 0, *out);

@@ -350,50 +350,6 @@ bool wk__index_usable(wk__frame *f, PyObject *key) {
   return true;
 }
 
-int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) {
-  (void)f;
-  wk__reg x = wk__reg_find(r, a), y = wk__reg_find(r, b);
-  if (x < 0 || y < 0 || x == y) return 0;
-  const wk__register *gx = &r->registers[x], *gy = &r->registers[y];
-  bool outside = wk__is_foreign(r, a) && wk__is_foreign(r, b);
-  if ((gx->fixed && gy->fixed) || !outside) return 0;
-  if (Py_TYPE(a) != Py_TYPE(b)) return 0; /* their types are checked */
-  wk__check_once(r, WK__CHECK_DIFFERENT, x, y, NULL);
-  return 0;
-}
-
-static bool is_key_from_outside(const wk__frame *f, const wk__recording *r, PyObject *o) {
-  wk__reg reg = wk__is_plain_value(f->session->binding, o) ? -1 : wk__reg_find(r, o);
-  return reg >= 0 && !r->registers[reg].fixed && wk__is_foreign(r, o);
-}
-
-void wk__note_keys(wk__frame *f, wk__recording *r, PyObject *const *keys, Py_ssize_t count, int step) {
-  for (Py_ssize_t i = 0; i < count; i += step)
-    for (Py_ssize_t k = 0; k < i && is_key_from_outside(f, r, keys[i]); k += step)
-      wk__note_identity(f, r, keys[i], keys[k]);
-}
-
-void wk__note_key(wk__frame *f, wk__recording *r, PyObject *container, PyObject *key) {
-  if (!is_key_from_outside(f, r, key)) return;
-  PyObject *there = PySequence_Tuple(container);
-  if (!there) PyErr_Clear();
-  for (Py_ssize_t i = 0; there && i < PyTuple_GET_SIZE(there); i++)
-    wk__note_identity(f, r, PyTuple_GET_ITEM(there, i), key);
-  Py_XDECREF(there);
-}
-
-void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObject *value) {
-  wk__reg reg = wk__reg_find(r, value);
-  if (reg < 0 || wk__is_plain_value(f->session->binding, value) || !wk__is_foreign(r, value)) return;
-  if (PyDict_Check(container) || PyAnySet_Check(container)) {
-    if (!r->registers[reg].fixed) wk__check_once(r, WK__CHECK_IS, reg, 0, value);
-    return;
-  }
-  bool tuple = PyTuple_Check(container);
-  for (Py_ssize_t i = 0; (tuple || PyList_Check(container)) && i < PySequence_Fast_GET_SIZE(container); i++)
-    wk__note_identity(f, r, PySequence_Fast_GET_ITEM(container, i), value);
-}
-
 void wk__tried(wk__frame *f, wk__recording *r, int64_t step, bool worked, bool whole) {
   if (worked || wk__recording_of(f) != r) return;
   if (whole) {

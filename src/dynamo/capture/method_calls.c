@@ -87,6 +87,15 @@ static bool item_usable(wk__frame *f, PyObject *self, PyObject *o) {
   return PyDict_Check(self) || PyAnySet_Check(self) ? wk__keys_usable(f, o) : wk__usable(f, o);
 }
 
+/* Of a method of a container: what it compares with the items. */
+static void note_keys_met(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self,
+                          PyObject *const *args, Py_ssize_t given) {
+  if (known->how & WK__CALL_SEARCHES && given) wk__note_search(f, r, self, args[0]);
+  if (known->how & WK__CALL_KEYS && given) wk__note_key(f, r, self, args[0]);
+  if (known->how & (WK__CALL_SEARCHES | WK__CALL_KEYS)) return;
+  for (Py_ssize_t i = 0; i < given; i++) wk__note_joined(f, r, self, args[i]);
+}
+
 /* A method of a container, or a function whose first argument it is, that changes it: noted when others can see the
  * container. */
 PyObject *wk__change_container(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self,
@@ -101,8 +110,7 @@ PyObject *wk__change_container(wk__frame *f, wk__recording *r, const wk__known_c
   bool takes = PyDict_Check(self) || (PyList_CheckExact(self) && strcmp(known->name, "pop") == 0); /* looks at none */
   if (!blind && !(takes ? wk__passed_on(f, self) : item_usable(f, self, self))) return NULL;
   if (blind && reg >= 0 && wk__keep_before(r, reg) < 0) return NULL;
-  if (known->how & WK__CALL_SEARCHES && given) wk__note_search(f, r, self, rest[0]);
-  if (known->how & WK__CALL_KEYS && given) wk__note_key(f, r, self, rest[0]);
+  note_keys_met(f, r, known, self, rest, given);
   const wk__frame *before = f->session->handing;
   f->session->handing = given == 1 && stores(known, self, rest[0]) && wk__hands_on(f, rest[0]) ? f : NULL;
   if (reg < 0) {
@@ -128,13 +136,19 @@ PyObject *wk__change_container(wk__frame *f, wk__recording *r, const wk__known_c
 /* dict.get(key): only that key matters. */
 static PyObject *get_from_dict(wk__frame *f, wk__recording *r, PyObject *self, PyObject *key) {
   wk__settle(r, key);
-  wk__reg reg = wk__reg_find(r, self);
+  wk__reg reg = wk__reg_find(r, self), by = -1;
+  if (!wk__is_plain_value(BINDING, key)) {
+    by = wk__reg_find(r, key);
+    wk__note_written_keys(f, r, reg, key);
+  }
+  PyObject *constant = by < 0 ? key : NULL;
   PyObject *found = PyDict_GetItemWithError(self, key);
   if (!found && PyErr_Occurred()) return NULL;
   if (wk__was_written(r, reg, key)) return Py_XNewRef(found);
   if (found && wk__is_identity(r, key)) return wk__refuse(f, "an id() that is a key of something from outside");
-  if (!found) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
-  if (found && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return wk__refuse(f, "%s", r->failed);
+  if (!found) wk__check_once(r, WK__CHECK_ABSENT, reg, by, constant);
+  if (found && wk__observe(r, BINDING, found, WK__READ_DICT, reg, by, constant) < 0)
+    return wk__refuse(f, "%s", r->failed);
   return found ? wk__as_read(r, found) : NULL;
 }
 
@@ -144,10 +158,10 @@ static PyObject *container_method(wk__frame *f, wk__recording *r, const wk__know
   if (known->what == WK__KNOWN_CHANGES)
     return wk__change_container(f, r, known, self, callable, args, count, names, self_is_first);
   Py_ssize_t given = count - self_is_first;
-  if (known->how & WK__CALL_SEARCHES && given && wk__usable(f, self)) wk__note_search(f, r, self, args[self_is_first]);
-  if (strcmp(known->name, "get") == 0 && PyDict_Check(self) && wk__is_foreign(r, self) && !names && given >= 1 &&
-      wk__is_plain_value(BINDING, args[self_is_first])) {
-    PyObject *found = get_from_dict(f, r, self, args[self_is_first]);
+  PyObject *key = given >= 1 ? args[self_is_first] : NULL;
+  bool one_key = key && (wk__is_plain_value(BINDING, key) || wk__is_asked_again(f, r, key, wk__reg_find(r, key)));
+  if (strcmp(known->name, "get") == 0 && PyDict_Check(self) && wk__is_foreign(r, self) && !names && one_key) {
+    PyObject *found = get_from_dict(f, r, self, key);
     if (found || PyErr_Occurred() || f->session->reason[0]) return found;
     return Py_NewRef(given >= 2 ? args[self_is_first + 1] : Py_None);
   }
@@ -155,6 +169,7 @@ static PyObject *container_method(wk__frame *f, wk__recording *r, const wk__know
   if (!(passes ? wk__passed_on(f, self) : item_usable(f, self, self))) return NULL;
   for (Py_ssize_t i = self_is_first; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
     if (!item_usable(f, self, args[i])) return NULL;
+  note_keys_met(f, r, known, self, args + self_is_first, given);
   return wk__plain_call(f, callable, args, count, names);
 }
 
@@ -353,8 +368,8 @@ static PyObject *tensor_torch_function(wk__frame *f, PyObject *callable, PyObjec
 }
 
 /* autograd.Function.apply: forward is evaluated, and so is backward where it is run in the region. Where a graph cannot
- * make the node between them again (functions.c) and a history with one has gone on outside, the call is a break from
- * then on. */
+ * make the node between them again (functions.c) and a history with one has gone on outside, the call is done plainly
+ * from then on. */
 static PyObject *apply_function(wk__frame *f, wk__recording *r, PyObject *class, PyObject *callable,
                                 PyObject *const *args, Py_ssize_t count, PyObject *names) {
   bool taped = false;
@@ -365,7 +380,7 @@ static PyObject *apply_function(wk__frame *f, wk__recording *r, PyObject *class,
   taped = taped && wk__thread.mode.grad_enabled;
   wk__compiled *compiled = f->session->compiled;
   if (taped && compiled->functions_break && wk__map_get(&compiled->functions_in_vain, (uintptr_t) class))
-    return wk__refuse(f, "an autograd.Function, whose history goes on outside");
+    return wk__refuse_as(f, WK__REFUSED_VALUE, "an autograd.Function, whose history goes on outside");
   if (wk__depend_on_type(r, (PyTypeObject *)class) < 0) return wk__refuse(f, "%s", r->failed);
   bool before = r->has_functions;
   r->has_functions = false;

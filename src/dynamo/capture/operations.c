@@ -299,6 +299,7 @@ PyObject *wk__op_binary(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
   bool blind = method && Py_TYPE(a) == &PyList_Type; /* what is added does not depend on what is there */
   if (blind ? !wk__passed_on(f, b) : !operands_usable(f, nb_kind, a, b)) return NULL;
   if (blind && wk__keep_before(r, wk__reg_find(r, a)) < 0) return NULL;
+  wk__note_joined(f, r, a, b);
   if (method && did_method(f, r, a, method, b) < 0) return NULL;
   int64_t step = r->step_count - 1;
   PyObject *result = wk__plain_binary(f, nb_kind, a, b);
@@ -314,7 +315,8 @@ PyObject *wk__op_compare(wk__frame *f, int py_kind, PyObject *a, PyObject *b) {
   bool equal = py_kind == Py_EQ || py_kind == Py_NE;
   bool keys = equal && (wk__is_identity(r, a) || wk__is_identity(r, b) || (PyAnySet_Check(a) && PyAnySet_Check(b)));
   bool usable = keys ? wk__keys_usable(f, a) && wk__keys_usable(f, b) : operands_usable(f, -1, a, b);
-  if (!usable || wk__note_identity(f, r, a, b) < 0) return NULL;
+  if (!usable) return NULL;
+  wk__note_equality(f, r, a, b);
   return wk__plain_compare(f, py_kind, a, b);
 }
 
@@ -324,12 +326,17 @@ int wk__op_contains(wk__frame *f, PyObject *container, PyObject *value) {
   wk__settle(r, value);
   wk__reg reg = wk__is_foreign(r, container) ? wk__reg_find(r, container) : -1;
   wk__reg key = wk__reg_find(r, value);
-  bool fixed_key = wk__is_plain_value(BINDING, value) || (key >= 0 && r->registers[key].fixed);
-  if (reg >= 0 && PyDict_Check(container) && fixed_key) { /* only that key matters */
+  bool plain = wk__is_plain_value(BINDING, value), again = !plain && wk__is_asked_again(f, r, value, key);
+  bool known = plain || again || (key >= 0 && r->registers[key].fixed);
+  if (reg >= 0 && PyDict_Check(container) && known) { /* only that key matters */
     int found = wk__plain_contains(f, container, value);
+    if (found >= 0 && again) wk__note_written_keys(f, r, reg, value);
     if (found < 0 || wk__was_written(r, reg, value)) return found;
-    if (!found) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, value);
-    if (found && wk__observe(r, BINDING, PyDict_GetItemWithError(container, value), WK__READ_DICT, reg, -1, value) < 0)
+    wk__reg by = again ? key : -1;
+    PyObject *constant = again ? NULL : value;
+    if (!found) wk__check_once(r, WK__CHECK_ABSENT, reg, by, constant);
+    if (found &&
+        wk__observe(r, BINDING, PyDict_GetItemWithError(container, value), WK__READ_DICT, reg, by, constant) < 0)
       return wk__failed_int(f, r);
     return found;
   }

@@ -248,7 +248,6 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
 /* What a dictionary does about a key that it has not: guarded to be missing. A defaultdict puts in what its factory
  * gives; a class with __missing__, or an error, is found by C code. */
 static PyObject *missing_item(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
-  if (!wk__was_written(r, reg, key)) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
   PyObject *hook = PyUnicode_InternFromString("__missing__");
   PyObject *missing = hook ? wk__type_attribute(Py_TYPE(owner), hook) : NULL;
   Py_XDECREF(hook);
@@ -290,27 +289,23 @@ static bool is_own_frozen_set(wk__frame *f, const wk__recording *r, PyObject *ke
   return own && wk__has_constant_hash(f, key) && wk__keys_usable(f, key);
 }
 
-/* A key that is another object in each call, such as a tensor: each asks the dictionary for its own. */
-static bool is_asked_again(const wk__frame *f, const wk__recording *r, PyObject *key, wk__reg reg) {
-  const wk__register *g = reg >= 0 ? &r->registers[reg] : NULL;
-  return g && g->kind == WK__REG_READ && !g->fixed && wk__hashes_its_address(f, key);
-}
-
-/* A dict's item that was there before. */
+/* A dict's item, or that it has none. */
 static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   PyObject *found = PyDict_GetItemWithError(owner, key);
   if (!found && PyErr_Occurred()) return NULL;
   bool plain = wk__is_plain_value(BINDING, key) || is_tuple_of_constants(f, r, key) || is_own_frozen_set(f, r, key);
   wk__reg key_reg = plain ? -1 : wk__reg_find(r, key);
-  bool written = wk__was_written(r, reg, key);
-  bool again = found && !written && !plain && is_asked_again(f, r, key, key_reg);
+  bool written = wk__was_written(r, reg, key), again = !plain && wk__is_asked_again(f, r, key, key_reg);
   if (!plain && !again && (key_reg < 0 || !r->registers[key_reg].fixed))
     return wk__refuse(f, "a dict's key that is no plain value");
+  if (again) wk__note_written_keys(f, r, reg, key);
+  wk__reg by = again ? key_reg : -1;
+  PyObject *constant = again ? NULL : key;
+  if (!found && !written) wk__check_once(r, WK__CHECK_ABSENT, reg, by, constant);
   if (!found) return missing_item(f, r, reg, owner, key);
   if (!written && wk__is_identity(r, key)) return wk__refuse(f, "an id() that is a key of something from outside");
   r->last_fresh = NULL;
-  int noted =
-      written ? 0 : wk__observe(r, BINDING, found, WK__READ_DICT, reg, again ? key_reg : -1, again ? NULL : key);
+  int noted = written ? 0 : wk__observe(r, BINDING, found, WK__READ_DICT, reg, by, constant);
   return noted < 0 ? wk__failed(f, r) : wk__as_read(r, found);
 }
 
@@ -352,6 +347,54 @@ static Py_ssize_t place_of_item(const wk__frame *f, wk__recording *r, wk__reg re
   return i < 0 ? i + count : i;
 }
 
+static bool appends(const wk__recording *r, const wk__do *step) {
+  if (step->kind == WK__DO_APPEND) return true;
+  PyObject *method = step->kind == WK__DO_IMPURE_CALL ? r->registers[step->items[0]].object : NULL;
+  PyObject *name = method ? PyUnicode_InternFromString("append") : NULL;
+  bool same = name && method == wk__type_attribute(&PyList_Type, name);
+  Py_XDECREF(name);
+  return same;
+}
+
+/* The item that a step sets, in *out; false: it does something else. */
+static bool sets_place(const wk__recording *r, const wk__do *step, Py_ssize_t *out) {
+  PyObject *key = step->kind == WK__DO_SET_ITEM && step->items[2] >= 0 ? r->registers[step->items[1]].object : NULL;
+  if (!key || !PyLong_CheckExact(key)) return false;
+  *out = PyLong_AsSsize_t(key);
+  return *out != -1 || !PyErr_Occurred();
+}
+
+/* Whether the region itself has put the item there, whatever was in the list before: an item that was set, or, from the
+ * end, one that was appended. */
+static bool was_put(const wk__recording *r, wk__reg reg, Py_ssize_t place) {
+  Py_ssize_t appended = 0, set;
+  for (int64_t i = r->step_count - 1; i >= 0; i--) {
+    const wk__do *step = &r->steps[i];
+    bool own = step->count > 1 && step->items[step->kind == WK__DO_IMPURE_CALL ? 1 : 0] == reg;
+    if (!own || step->undone || !wk__is_effect(r, step->kind, step->items)) continue;
+    if (appends(r, step)) {
+      if (place < 0 && -place <= ++appended) return true;
+    } else if (!sets_place(r, step, &set) || (set < 0) != (place < 0) || (set < 0 && appended)) {
+      PyErr_Clear();
+      return false;
+    } else if (set == place) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* -> borrowed, or NULL: it has to be asked for. */
+static PyObject *item_that_was_put(wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
+  wk_int symbolic;
+  bool plain = PyList_CheckExact(owner) && PyLong_CheckExact(key) && !wk__symbolic_int(r, key, &symbolic);
+  if (!plain || !r->registers[reg].written) return NULL;
+  Py_ssize_t place = PyLong_AsSsize_t(key), count = PyList_GET_SIZE(owner);
+  if (place == -1 && PyErr_Occurred()) PyErr_Clear();
+  if (place >= count || place < -count || !was_put(r, reg, place)) return NULL;
+  return PyList_GET_ITEM(owner, place < 0 ? place + count : place);
+}
+
 static PyObject *item_of_sequence(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, Py_ssize_t place) {
   PyObject *found = PyList_Check(owner) ? PyList_GET_ITEM(owner, place) : PyTuple_GET_ITEM(owner, place);
   r->last_fresh = NULL;
@@ -368,11 +411,14 @@ PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
   if (reg >= 0 && has_dict_items(owner)) return item_of_dict(f, r, reg, owner, key);
   Py_ssize_t place = reg >= 0 ? place_of_item(f, r, reg, owner, key) : -1;
   if (place >= 0) return item_of_sequence(f, r, reg, owner, place);
+  PyObject *put = reg >= 0 ? item_that_was_put(r, reg, owner, key) : NULL;
+  if (put) return Py_NewRef(put);
   if (PyType_Check(owner)) return wk__plain_item(f, owner, key); /* list[int] */
   bool tensor = wk__is_tensor_object(f, owner);
   if (!(takes_references(f, owner) ? wk__passed_on(f, owner) : wk__usable(f, owner))) return NULL;
   bool keyed = PyDict_Check(owner);
   if (!(tensor ? wk__index_usable(f, key) : keyed ? wk__keys_usable(f, key) : wk__usable(f, key))) return NULL;
+  if (keyed) wk__note_search(f, r, owner, key);
   return wk__plain_item(f, owner, key);
 }
 
@@ -385,7 +431,7 @@ int wk__did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *
   if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return wk__failed_int(f, r);
   int64_t step = r->step_count - 1;
   wk__reg reg = wk__reg_find(r, owner);
-  if (dict && !r->registers[reg].is_globals && wk__keep_before(r, reg) < 0) return -1;
+  if ((list || (dict && !r->registers[reg].is_globals)) && wk__keep_before(r, reg) < 0) return -1;
   int status;
   if (plain)
     LETTING_GO(status, wk__plain_set_item(f, owner, key, value));
@@ -396,6 +442,17 @@ int wk__did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *
   return status;
 }
 
+/* A place of a list from outside as it was found: all that matters is how many items there are. */
+static bool place_is_there(wk__frame *f, wk__recording *r, PyObject *list, PyObject *key) {
+  wk__reg reg = wk__reg_find(r, list);
+  if (!wk__is_foreign(r, list)) return false;
+  if (item_that_was_put(r, reg, list, key)) return true;
+  Py_ssize_t place = place_of_item(f, r, reg, list, key);
+  if (place < 0) return false;
+  wk__check_once(r, WK__CHECK_LENGTH, reg, PyList_GET_SIZE(list), NULL);
+  return true;
+}
+
 int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *value) {
   RECORDING(wk__plain_set_item(f, owner, key, value));
   bool builtin = has_builtin_method(owner, value ? "__setitem__" : "__delitem__");
@@ -404,13 +461,13 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
     return wk__plain_set_item(f, owner, key, value);
   }
   wk__settle(r, key);
-  if (value && PyDict_Check(owner)) wk__note_key(f, r, owner, key);
+  if (PyDict_Check(owner) && (value || wk__is_own_object(r, owner))) wk__note_key(f, r, owner, key);
   bool by_python = wk__is_python_instance(owner) || PyObject_TypeCheck(owner, BINDING->module_type);
   if (wk__is_own_object(r, owner))
     return value && !wk__usable(f, value) ? -1 : wk__plain_set_item(f, owner, key, value);
   if (!builtin && !by_python) return wk__refused(f, "an item of an object that C code owns is set");
   if (builtin && wk__reg_find(r, owner) >= 0) {
-    if (PyList_Check(owner) && !wk__usable(f, owner)) return -1;
+    if (PyList_Check(owner) && !place_is_there(f, r, owner, key) && !wk__usable(f, owner)) return -1;
     return wk__did_set_item(f, r, owner, key, value);
   }
   return wk__plain_set_item(f, owner, key, value);

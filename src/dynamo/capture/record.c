@@ -204,6 +204,7 @@ static bool is_fixed(const wk__recording *r, wk__reg reg) { return reg >= 0 && r
 static bool read_is_fixed(const wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {
   switch (kind) {
     case WK__READ_DICT:
+    case WK__CHECK_ABSENT:
       return is_fixed(r, a) && !r->registers[a].is_globals && (key || is_fixed(r, (wk__reg)b));
     case WK__READ_ITEM:
       return is_fixed(r, a) && PyTuple_Check(r->registers[a].object);
@@ -215,7 +216,6 @@ static bool read_is_fixed(const wk__recording *r, wk__read_kind kind, wk__reg a,
     case WK__CHECK_EQUAL:
     case WK__CHECK_TYPE:
     case WK__CHECK_TENSOR:
-    case WK__CHECK_ABSENT:
     case WK__CHECK_PRESENT:
       return is_fixed(r, a) && !r->registers[a].is_globals;
     case WK__CHECK_NO_DICT:
@@ -422,6 +422,16 @@ static int touch_items(wk__recording *r, const wk__binding *b, wk__reg reg, PyOb
   return 0;
 }
 
+/* A key or item that a check of its container compares: the same object in each call that the check holds in, also
+ * where it has been found in another way. */
+static int touch_key(wk__recording *r, PyObject *key) {
+  wk__reg reg = wk__reg_find(r, key);
+  if (reg < 0) return wk__reg_constant(r, key) < 0 ? -1 : 0;
+  const wk__register *g = &r->registers[reg];
+  if (g->kind == WK__REG_READ && !g->fixed) wk__check_once(r, WK__CHECK_IS, reg, 0, key);
+  return 0;
+}
+
 static int touch_dict(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *dict) {
   PyObject *before = r->registers[reg].before, *key, *value;
   PyObject *keys = before ? Py_NewRef(before) : PySequence_Tuple(dict);
@@ -434,10 +444,26 @@ static int touch_dict(wk__recording *r, const wk__binding *b, wk__reg reg, PyObj
       if (wk__observe(r, b, value, WK__READ_DICT, reg, -1, key) < 0) return -1;
       continue;
     }
-    if (wk__reg_find(r, key) < 0) wk__reg_constant(r, key); /* CHECK_KEYS compares keys by identity or value */
+    if (touch_key(r, key) < 0) return -1; /* CHECK_KEYS compares keys by identity or value */
     if (wk__observe(r, b, value, WK__READ_DICT, reg, -1, key) < 0) return -1;
   }
   return 0;
+}
+
+/* Items that hash their addresses are those very objects. */
+static int touch_set(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *items) {
+  PyObject *copy = PyFrozenSet_New(items), *all = copy ? PySequence_Tuple(copy) : NULL;
+  int status = all ? 0 : -1;
+  if (all) wk__check(r, WK__CHECK_EQUAL, reg, 0, copy);
+  for (Py_ssize_t i = 0; status == 0 && i < PyTuple_GET_SIZE(all); i++) {
+    PyObject *item = PyTuple_GET_ITEM(all, i);
+    hashfunc hash = Py_TYPE(item)->tp_hash;
+    bool by_address = hash == PyBaseObject_Type.tp_hash || hash == b->tensor_type->tp_hash;
+    if (by_address && !wk__is_plain_value(b, item)) status = touch_key(r, item);
+  }
+  Py_XDECREF(all);
+  Py_XDECREF(copy);
+  return status;
 }
 
 static bool is_kept_list(const wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *list) {
@@ -492,13 +518,7 @@ static int touch(wk__recording *r, const wk__binding *b, PyObject *o) {
     wk__check(r, WK__CHECK_LENGTH, reg, PyList_GET_SIZE(o), NULL);
     return touch_items(r, b, reg, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
   }
-  if (PyAnySet_Check(o)) {
-    PyObject *copy = PyFrozenSet_New(before ? before : o);
-    if (!copy) return -1;
-    wk__check(r, WK__CHECK_EQUAL, reg, 0, copy);
-    Py_DECREF(copy);
-  }
-  return 0;
+  return PyAnySet_Check(o) ? touch_set(r, b, reg, before ? before : o) : 0;
 }
 
 int wk__touch(wk__recording *r, const wk__binding *b, PyObject *o) {

@@ -45,7 +45,7 @@ typedef enum wk__read_kind {
   WK__CHECK_TYPE,      /* type(a) is `object`, at version b */
   WK__CHECK_LENGTH,    /* list, tuple, dict or set a has b items */
   WK__CHECK_KEYS,      /* dict a has the keys of tuple `object`, in that order */
-  WK__CHECK_ABSENT,    /* dict a has no key `object` */
+  WK__CHECK_ABSENT,    /* dict a has no key `object`, or, where that is NULL, no key that is register b */
   WK__CHECK_PRESENT,   /* dict a has it, whatever the value */
   WK__CHECK_NO_DICT,   /* a has no instance dictionary entry `object` (and perhaps no dictionary) */
   WK__CHECK_UNBOUND,   /* slot b of frame a (its stack behind the slots), or cell a (b = -1), is empty */

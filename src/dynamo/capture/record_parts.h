@@ -26,4 +26,8 @@ bool wk__holds_identity(const wk__recording *r, PyObject *object); /* it is one,
 wk__reg wk__made_identity(wk__recording *r, const wk__binding *binding, PyObject *number); /* asked for again */
 void wk__forget_identities(wk__recording *r);
 
+/* ---- same_objects.c ---- */
+/* At the end: what steps change is none of the other objects from outside, or the same one as now. */
+void wk__note_changed(wk__recording *r, const wk__binding *binding);
+
 #endif

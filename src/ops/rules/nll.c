@@ -199,9 +199,11 @@ void wk__lower_nll_loss_backward(wk__lower *l) {
   wk__access to = wk__access_result(l, 0, index);
   wk__k_store(l->h, &to, wk__k_where(l->h, hit, there, none));
 }
-/* Linear in grad_output: the forward of the incoming gradient. */
+/* Linear in grad_output: the forward of the incoming gradient. It does not depend on the values of `self`, whose
+ * history alone the call may have been recorded for. */
 wk_status wk__vjp_nll_loss_backward(wk__vjp *v) {
   WK__ARGS(nll_loss_backward);
+  if (!G || !wk__needs(v, A_grad_output)) return WK_OK;
   wk_tensor *results[2];
   WK_TRY(wk_nll_loss_forward(G, ARG(A_target), ARG(A_weight), wk_int_guard_value(v->args[A_reduction].integer),
                              v->args[A_ignore_index].integer, results));

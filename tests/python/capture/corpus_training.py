@@ -554,7 +554,7 @@ def zero_grad_both_ways(x, m):
     return [p.grad for p in m.parameters()]
 
 
-@case(captures=3, again=False)
+@case
 def state_kept(x):
     G["seen"].append((x * 2).sum())
     return G["seen"][-1] + 1

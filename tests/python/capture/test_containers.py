@@ -3,6 +3,7 @@ program is captured for its rows of arguments; with each it gives what it gives 
 
 # ruff: noqa: E731
 
+import collections
 import dataclasses
 import types
 import typing
@@ -123,7 +124,31 @@ CASES = {
 }
 
 
+def found_after(change):
+    def program(a, b):
+        table = {a: 1}
+        return change(table, b), len(table)
+
+    return program
+
+
+@dataclasses.dataclass
+class Valued:
+    value: object
+
+
 KEYED = {
+    "an item": found_after(lambda table, b: table[b] if b in table.keys() else None),
+    "get": found_after(lambda table, b: table.get(b)),
+    "pop": found_after(lambda table, b: table.pop(b, None)),
+    "an item that is set": found_after(lambda table, b: table.__setitem__(b, 2)),
+    "update": found_after(lambda table, b: table.update({b: 2})),
+    "a dictionary of lists": lambda a, b: [collections.defaultdict(list, {a: [1]})[k] for k in (a, b)],
+    "sets that are joined": lambda a, b: [len(s) for s in ({a} & {b}, {a} | {b}, {a} - {b}, {a: 1}.keys() & {b})],
+    "methods of sets": lambda a, b: (len({a}.union([b])), {a}.isdisjoint([b]), {a}.issubset({b})),
+    "sets that are compared": lambda a, b: ({a} == {b}, {a} <= {b}, {a: 1} == {b: 1}),
+    "sequences that are compared": lambda a, b: ([a] == [b] if a is b else None, len((a,)) and [(a, 1)].index((a, 1))),
+    "values that are compared": lambda a, b: a is b and ({1: a} == {1: b}, Valued([a]) == Valued([b])),
     "a set": lambda a, b: len({a, b}),
     "a dictionary": lambda a, b: len({a: 1, b: 2}),
     "set()": lambda a, b: (len(set((a, b))), len(frozenset([a, b]))),
@@ -151,6 +176,105 @@ def test_keys_that_are_the_same_object_or_not(program, make):
     one = make()
     for pair in ((make(), make()), (one, one), (make(), make()), (one, one)):
         assert compiled(X, *pair)[1] == program(*pair)
+
+
+MODULE = torch.nn.Linear(2, 2)
+WITH_A_PARAMETER = {
+    "get": lambda a: {a: 1}.get(MODULE.weight),
+    "asked for": lambda a: {MODULE.weight: 1}.get(a),
+    "sets": lambda a: (len({a, MODULE.weight}), len({a} & {MODULE.weight}), {a} == {MODULE.weight}),
+    "added": lambda a: (lambda s: (s.add(MODULE.weight), len(s)))({a}),
+}
+
+
+@pytest.mark.parametrize("program", WITH_A_PARAMETER.values(), ids=WITH_A_PARAMETER)
+def test_keys_that_are_a_parameter_of_a_module_or_not(program):
+    compiled = torch.compile(lambda x, a: (x + 1, program(a)))
+    for a in (torch.nn.Parameter(torch.ones(2)), MODULE.weight) * 2:
+        assert compiled(X, a)[1] == program(a)
+
+
+def asked_and_put(table, a, b):
+    table[a] = 1
+    return table.get(a), b in table, table.get(b, 5)
+
+
+def put_where_missing(table, a, b):
+    for k in (a, b):
+        if k not in table:
+            table[k] = [3]
+    return table[a], table[b]
+
+
+@pytest.mark.parametrize("program", [asked_and_put, put_where_missing], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", [Marked, lambda: torch.ones(2)], ids=["object", "tensor"])
+def test_keys_of_a_dictionary_from_outside(program, make):
+    """Which of them are there is guarded, and which are the same object; not which objects they are."""
+    compiled = torch.compile(lambda x, table, a, b: (x + 1, program(table, a, b)), fullgraph=True)
+    captures = []
+    for _ in range(3):
+        for same_key, there in [(False, True), (True, True), (False, False), (True, False)]:
+            a, b = make(), make()
+            pair = (a, a) if same_key else (a, b)
+            expected, found = ({pair[1]: 7} if there else {} for _ in range(2))
+            result = program(expected, *pair)
+            assert compiled(X, found, *pair)[1] == result and list(found.items()) == list(expected.items())
+        captures.append(compiled.captures)
+    assert captures[1] == captures[2]
+
+
+def test_an_item_of_a_key_that_may_have_been_put():
+    def program(x, table, a, b):
+        table[a] = 1
+        return x + table[b]
+
+    compiled = torch.compile(program, fullgraph=True)
+    for _ in range(2):
+        a, b = torch.ones(2), torch.ones(2)
+        assert compiled(X, {b: 7}, a, b).tolist() == [8.0, 8.0]
+        assert compiled(X, {b: 7}, b, b).tolist() == [2.0, 2.0]
+
+
+def test_a_missing_key_of_a_defaultdict():
+    compiled = torch.compile(lambda x, table, key: (x, table[key].append(x)), fullgraph=True)
+    table = collections.defaultdict(list)
+    keys = [torch.ones(2) for _ in range(3)]
+    for key in keys:
+        compiled(X, table, key)
+        compiled(X, table, key)
+    assert [len(table[key]) for key in keys] == [2, 2, 2] and compiled.captures == 2
+
+
+def counted_in_an_item(items, x):
+    items[0] += 1
+    items[0] += 1
+    return x * 2 if items[0] % 4 else x * 3
+
+
+def last_of_what_was_appended(items, x):
+    items.append(x + 1)
+    items.append(x)
+    return items[-1], items[-2]
+
+
+def items_behind_changes(items, x):
+    items[1] = x
+    first = items[1], items[0], items[-1]
+    items.insert(0, 5)
+    return first, items[1], items[-1], items[-2], len(items)
+
+
+@pytest.mark.parametrize(
+    ("program", "captures"), [(counted_in_an_item, 4), (last_of_what_was_appended, 1), (items_behind_changes, 100)]
+)
+def test_items_that_the_region_has_put(program, captures):
+    """They are what they are, whatever the list holds beside them."""
+    compiled = torch.compile(program, fullgraph=True)
+    mine, theirs = [3, 4, 5], [3, 4, 5]
+    for _ in range(12):
+        expected = program(mine, X)
+        assert str(compiled(theirs, X)) == str(expected) and str(theirs) == str(mine)
+    assert compiled.captures <= captures
 
 
 def same(a, b):

@@ -359,7 +359,7 @@ def test_gradients_that_do_not_arrive():
             return a * 2 if b is None else a * 2 + b * 3
 
     for pair in (Pair, OrNone):
-        compiled = torch.compile(lambda x, pair=pair: pair.apply(x)[0] + 1)
+        compiled = torch.compile(lambda x, pair=pair: pair.apply(x)[0] + 1, fullgraph=True)
         for _ in range(3):
             x = leaf(3)
             compiled(x).sum().backward()
@@ -407,11 +407,44 @@ def test_mark_dirty_and_views_are_as_before():
         def backward(ctx, grad):
             return grad.view(2, 2)
 
-    compiled = torch.compile(lambda x: InPlace.apply(x + 1) + Reshaped.apply(x).sum())
+    compiled = torch.compile(lambda x: InPlace.apply(x + 1) + Reshaped.apply(x).sum(), fullgraph=True)
     for _ in range(3):
         x = leaf(2, 2)
         compiled(x).sum().backward()
         assert torch.equal(x.grad, torch.full((2, 2), 6.0))
+    written = torch.compile(lambda x: (InPlace.apply(x), x), fullgraph=True)
+    for _ in range(3):
+        x = leaf(2, 2)
+        y = x + 0
+        result, same = written(y)
+        assert result is y and same is y and torch.equal(y, 2 * x) and y.grad_fn.name() == "InPlaceBackward"
+        y.sum().backward()
+        assert torch.equal(x.grad, torch.full((2, 2), 2.0))
+
+
+def test_results_without_gradients():
+    class Sorted(Function):
+        @staticmethod
+        def forward(ctx, x):
+            values, order = x.sort()
+            signs = x.sign()
+            ctx.mark_non_differentiable(order, signs)
+            ctx.save_for_backward(order)
+            return values, order, signs
+
+        @staticmethod
+        def backward(ctx, grad, of_order, of_signs):
+            (order,) = ctx.saved_tensors
+            return torch.zeros_like(grad).index_add(0, order, grad)
+
+    compiled = torch.compile(lambda x: Sorted.apply(x), fullgraph=True)
+    for _ in range(3):
+        x = torch.tensor([3.0, -1.0, 2.0], requires_grad=True)
+        values, order, signs = compiled(x)
+        assert [t.requires_grad for t in (values, order, signs)] == [True, False, False] and signs.is_leaf
+        (values * torch.tensor([1.0, 2.0, 3.0]) + signs).sum().backward()
+        assert x.grad.tolist() == [3.0, 1.0, 2.0] and order.tolist() == [1, 2, 0]
+    assert compiled.captures == 1
 
 
 def test_graph_text_names_the_function():

@@ -357,6 +357,63 @@ def function_with_autocast(x):
     return product(x)
 
 
+def matrices(x):
+    return torch.stack([x @ x.T + k * torch.eye(2) for k in (1, 2)])
+
+
+@leaf
+def solutions_in_batches(x):
+    a = matrices(x)
+    return vmap(torch.linalg.inv)(a), vmap(torch.linalg.solve, (0, None))(a, x), vmap(torch.linalg.cholesky)(a)
+
+
+@plain
+def decompositions_in_batches(x):
+    a = matrices(x)
+    return vmap(torch.linalg.det)(a), vmap(torch.linalg.eigvalsh)(a), vmap(torch.linalg.lu_factor)(a)[0]
+
+
+@plain
+def gradients_of_inverses_in_batches(x):
+    return vmap(grad(lambda m: torch.linalg.inv(m).sum()))(matrices(x)), jacrev(torch.linalg.inv)(matrices(x)[0])
+
+
+@plain
+def check_of_what_no_example_has(x):
+    def one(r):
+        if (x <= 0).any():
+            raise ValueError("positive numbers are wanted")
+        return (r * x).sum()
+
+    return vmap(grad(one))(x)
+
+
+# ---- modules with other parameters ----
+
+
+class Symmetric(nn.Module):
+    def forward(self, t):
+        return t.triu() + t.triu(1).T
+
+
+PARAMETRIZED = nn.Linear(3, 3)
+nn.utils.parametrize.register_parametrization(PARAMETRIZED, "weight", Symmetric())
+
+
+@leaf
+def parametrizations_computed_once(x):
+    with nn.utils.parametrize.cached():
+        y = PARAMETRIZED(x) + PARAMETRIZED(x * 2)
+    return y, PARAMETRIZED(x)
+
+
+@leaf
+def module_with_other_parameters(x):
+    with nn.utils.stateless._reparametrize_module(LINEAR, {"weight": x.T @ x}):
+        y = LINEAR(x)
+    return y, LINEAR(x)
+
+
 # ---- the tests ----
 
 
@@ -469,6 +526,43 @@ def test_compile_inside_gives_what_it_was_given():
 
     found = torch.compile(f)(torch.ones(2, 3))
     assert torch.equal(found[0], LINEAR(torch.ones(2, 3)))
+
+
+@pytest.mark.parametrize("transform", [vmap, lambda f: vmap(grad(lambda m: f(m).sum()))], ids=["vmap", "grad"])
+def test_an_example_that_has_no_inverse(transform):
+    compiled = torch.compile(lambda a: transform(torch.linalg.inv)(a), fullgraph=True)
+    good, bad = torch.eye(2).repeat(2, 1, 1), torch.stack([torch.eye(2), torch.zeros(2, 2)])
+    for _ in range(2):
+        assert torch.equal(compiled(good), transform(torch.linalg.inv)(good))
+        with pytest.raises(torch.linalg.LinAlgError, match=r"linalg.inv: \(Batch element 1\): The diagonal element 1"):
+            compiled(bad)
+
+
+def lazy_layers():
+    return nn.Sequential(nn.LazyConv2d(4, 3), nn.LazyBatchNorm2d(), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3))
+
+
+@pytest.mark.parametrize("make", [lazy_layers, lambda: nn.LazyConv2d(2, 2)], ids=["several", "one"])
+@pytest.mark.parametrize("of_function", [False, True])
+def test_lazy_modules_from_their_first_call_on(make, of_function):
+    """Their parameters are made by the first input, behind the random numbers that were drawn in front of them."""
+
+    def run(wrap):
+        torch.manual_seed(0)
+        model = make()
+
+        def step(x):
+            return model(nn.functional.dropout(x, 0.5)).relu()
+
+        called = wrap(step if of_function else model)
+        results = [called(torch.arange(150.0).reshape(2, 3, 5, 5).sin()) for _ in range(3)]
+        results[-1].sum().backward()
+        return results, [p.grad for p in model.parameters()], list(model.state_dict()), torch.rand(2)
+
+    plain, captured = run(lambda f: f), run(lambda f: torch.compile(f, fullgraph=True))
+    assert plain[2] == captured[2]
+    for a, b in zip(plain[0] + plain[1] + [plain[3]], captured[0] + captured[1] + [captured[3]], strict=True):
+        assert torch.equal(a, b)
 
 
 def test_a_matrix_that_has_no_inverse():

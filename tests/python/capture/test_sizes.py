@@ -375,6 +375,11 @@ def float_in_an_expression(x, a):
     return x * a, a - x, x / a + a, a / x, x > a, a * 2
 
 
+@sized(2, inputs=rates(0.5, 1.25, 1.3, 1.4, 1.45))
+def float_that_is_rounded(x, a):
+    return x * a, math.floor(a), math.ceil(a), math.trunc(a + 1), int(a * 2), round(a), round(a, 1)
+
+
 @sized(2, inputs=rates())
 def float_in_place(x, a):
     y = x * 1

@@ -135,12 +135,12 @@ def _own_class(module):
 
 def _add_property(module, name):
     def get(self):
-        if _depth:
-            key = (id(self), name)
-            if key not in _cache:
-                _cache[key] = self.parametrizations[name]()
-            return _cache[key]
-        return self.parametrizations[name]()
+        held = self.parametrizations[name]
+        if not _depth:
+            return held()
+        if held not in _cache:
+            _cache[held] = held()
+        return _cache[held]
 
     def set_(self, value):
         self.parametrizations[name].right_inverse(value)

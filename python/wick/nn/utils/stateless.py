@@ -27,6 +27,24 @@ def _with_tied(module, given):
     return result
 
 
+def _check_names(module, given):
+    wanted = {name for kind in (module.named_parameters, module.named_buffers) for name, _ in kind()}
+    missing, unexpected = wanted - given.keys(), given.keys() - wanted
+    if missing or unexpected:
+        raise RuntimeError(f"Error(s) in reparametrizing for {type(module).__name__}: missing {sorted(missing)}, "
+                           f"unexpected {sorted(unexpected)}")  # fmt: skip
+
+
+@contextmanager
+def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, strict=False, stack_weights=False):
+    """Inside, the module has these tensors, by the names of named_parameters() and named_buffers()."""
+    if strict:
+        _check_names(module, parameters_and_buffers)
+    values = _with_tied(module, parameters_and_buffers) if tie_weights else parameters_and_buffers
+    with _replaced(module, values):
+        yield
+
+
 @contextmanager
 def _replaced(module, values):
     before = []
@@ -51,15 +69,8 @@ def call(module, parameters_and_buffers, args=None, kwargs=None, *, tie_weights=
         for part in parameters_and_buffers:
             merged.update(part)
         parameters_and_buffers = merged
-    if strict:
-        wanted = {name for kind in (module.named_parameters, module.named_buffers) for name, _ in kind()}
-        missing, unexpected = wanted - parameters_and_buffers.keys(), parameters_and_buffers.keys() - wanted
-        if missing or unexpected:
-            raise RuntimeError(f"Error(s) in reparametrizing for {type(module).__name__}: missing {sorted(missing)}, "
-                               f"unexpected {sorted(unexpected)}")  # fmt: skip
-    values = _with_tied(module, parameters_and_buffers) if tie_weights else parameters_and_buffers
     args = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _replaced(module, values):
+    with _reparametrize_module(module, parameters_and_buffers, tie_weights, strict):
         return module(*args, **(kwargs or {}))
 
 
