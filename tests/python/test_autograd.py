@@ -224,7 +224,7 @@ def test_nodes():
     assert x.is_leaf and not y.is_leaf and y.output_nr == 0 and x.grad_fn is None
     again = weakref.ref(node)
     del node
-    assert again() is None and y.grad_fn.metadata == {}
+    assert again() is None and y.grad_fn.metadata == {"key": 1}
 
 
 def test_grad_of_intermediates():
