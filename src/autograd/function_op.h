@@ -25,6 +25,7 @@ typedef struct wk__function_parts {
   int result_count, input_count;
   const wk__graph_node *before; /* the last node that does not belong to `backward` */
   bool once;                    /* it cannot be differentiated itself, and says so */
+  bool hands_on;                /* `backward` gives the gradients as they come: where there is none, none */
 } wk__function_parts;
 
 /* One share. out_args: (WK__MAX_ARGS) of the call. WK_UNSUPPORTED, with the reason: it draws numbers, writes arguments,

@@ -192,6 +192,7 @@ int wk__segment_begin(wk__session *s) {
   s->low = s->start_count;
   s->grad_at_start = wk__thread.mode.grad_enabled;
   s->autocast_at_start = wk__autocast_mode();
+  s->backward_depth_at_start = (int)wk__thread.backward_depth;
   s->level_at_start = wk__thread.mode.level;
   s->saver_at_start = wk__thread.saver;
   s->overrides_at_start = s->binding->overrides(s->binding->state);

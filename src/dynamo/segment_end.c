@@ -485,6 +485,7 @@ static void drop_objects(wk__segment *g) {
   wk__map_release(&r->hooks);
   wk__map_release(&r->hook_dicts);
   wk__map_release(&r->hooked_nodes);
+  wk__map_release(&r->node_tensors);
 }
 
 static void keep(wk__session *s, wk__segment *g) {
@@ -570,6 +571,8 @@ static void describe_end(ending *e, PyObject *value) {
     wk__record_failed(r, "a level of a function transform is begun or ended");
   if (wk__thread.mode.grad_enabled != s->grad_at_start) g->grad_after = wk__thread.mode.grad_enabled;
   if (wk__autocast_mode() != s->autocast_at_start) g->autocast_after = wk__autocast_mode();
+  wk__check_tried(s, r);
+  wk__note_left_hooks(s, r);
   e->kept = !r->failed[0];
   if (e->kept) e->kept = (value ? register_of(s, r, value, &g->value) : end_state(s, g)) == 0;
   if (e->kept && value) e->kept = return_state(s, g) == 0;

@@ -131,7 +131,10 @@ static PyObject *attribute_of_tape(wk__frame *f, wk__recording *r, PyObject *own
     return wk__refuse(f, "attribute %s of a tensor", TEXT(name));
   if (foreign && t->keys & WK__KEY_AUTOGRAD && !wk__was_written(r, wk__reg_find(r, owner), name))
     wk__check_once(r, WK__CHECK_LEAF, wk__reg_find(r, owner), leaf, NULL);
-  return PyObject_GetAttr(owner, name);
+  PyObject *found = PyObject_GetAttr(owner, name);
+  bool node = found && !foreign && (wk__is_own_node(r, found) || wk__is_own_context(f, found));
+  if (node) wk__note_node(r, found, owner);
+  return found;
 }
 
 /* How often a tensor of the region's own has been written, and what it is a view of: the same in each call. */
@@ -529,6 +532,8 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   if (wk__is_view_of_others(owner) && wk__is_foreign(r, owner))
     return wk__refuse_as(f, WK__REFUSED_LEFT_OVER, "attribute %s of a %s from outside", TEXT(name),
                          Py_TYPE(owner)->tp_name);
+  if (wk__is_own_node(r, owner) && PyUnicode_CompareWithASCIIString(name, "metadata") == 0)
+    return wk__node_metadata(f, r, owner, name);
   if (!wk__know_bound(f, r, owner)) return NULL;
   if (wk__is_plain_value(b, owner) || PyFunction_Check(owner) || wk__is_partial(Py_TYPE(owner)) ||
       PyCFunction_Check(owner) || PyMethod_Check(owner) || is_namespace_of_values(owner) ||

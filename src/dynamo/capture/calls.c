@@ -373,6 +373,13 @@ static PyObject *enter_mode(wk__frame *f, PyObject *callable, PyObject *const *a
   return wk__plain_call(f, callable, args, count, names);
 }
 
+/* What a pass that the region has begun does at its end is a part of it. */
+static PyObject *queue_callback(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count) {
+  if (wk__thread.backward_depth <= f->session->backward_depth_at_start)
+    return wk__refuse(f, "a callback for the end of a backward pass that began outside");
+  return wk__plain_call(f, callable, args, count, NULL);
+}
+
 /* The classes of what is given decide, and the thread's state, which is guarded. */
 static PyObject *core_function(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
@@ -387,6 +394,7 @@ static PyObject *core_function(wk__frame *f, const char *name, PyObject *callabl
   if (strcmp(name, "_control_next") == 0) return wk__plain_call(f, callable, args, count, names);
   if (strcmp(name, "_branch_end") == 0 || strcmp(name, "_loop_end") == 0)
     return control_end(f, callable, args, count, names);
+  if (strcmp(name, "_queue_callback") == 0 && !names) return queue_callback(f, callable, args, count);
   wk__knowledge what = wk__known_function("wick", name)->what;
   bool looks = what == WK__KNOWN_LOOKS || (what == WK__KNOWN_AUTOCAST && !names_other_device(name, args, count));
   if (looks) return wk__call_looking(f, callable, args, count, names);

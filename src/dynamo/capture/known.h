@@ -163,6 +163,15 @@ PyObject *wk__draw(PyObject *random, PyObject *method, int bits);  // -> new; bi
 bool wk__can_look_ahead(const wk__recording *r, PyObject *iterator);
 /* Takes from such a one: 1 with the item, 0 at its end, -1 refused. */
 int wk__take_upcoming(wk__frame *f, wk__recording *r, PyObject *iterator, PyObject **out_item);
+/* ---- hooks.c ---- */
+/* tensor.register_hook(hook), register_post_accumulate_grad_hook(hook) */
+PyObject *wk__tensor_hook_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
+                               PyObject *const *args, Py_ssize_t count, PyObject *hook);  // -> new
+/* node.register_hook(hook), register_prehook(hook), of the tape that the region has written */
+PyObject *wk__node_hook_call(wk__frame *f, wk__recording *r, PyObject *node, const char *name, PyObject *callable,
+                             PyObject *const *args, Py_ssize_t count, PyObject *hook);        // -> new
+PyObject *wk__node_metadata(wk__frame *f, wk__recording *r, PyObject *node, PyObject *name);  // -> new
+void wk__note_node(wk__recording *r, PyObject *node, PyObject *tensor); /* it is the grad_fn of that tensor */
 /* ---- logs.c ---- */
 /* Logger._log: what it is given, the logger first. */
 PyObject *wk__log_call(wk__frame *f, wk__recording *r, PyObject *const *given, Py_ssize_t count,

@@ -441,6 +441,12 @@ static wk__reg made_tensor(wk__recording *r, const wk__binding *b, PyObject *o) 
   return reg < 0 || !with_attributes(r, b, o) || !with_retained_grad(r, b, o) ? -1 : reg;
 }
 
+/* A node of the tape: tensor.grad_fn. */
+static wk__reg made_node(wk__recording *r, const wk__binding *b, PyObject *o) {
+  r->keeps_tape = true;
+  return made_builtin_method(r, b, o, wk__tensor_of_node(r, o), "grad_fn");
+}
+
 static bool has_identities(const wk__recording *r, PyObject *set) {
   PyObject *items = r->identity_count ? PySequence_Tuple(set) : NULL;
   bool found = false;
@@ -462,6 +468,7 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
       t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || wk__known_class(t) == WK__CLASS_VALUE)
     return wk__reg_constant(r, o);
   if (PyObject_TypeCheck(o, b->tensor_type)) return made_tensor(r, b, o);
+  if (wk__tensor_of_node(r, o)) return made_node(r, b, o);
   if (PyTuple_Check(o)) return made_tuple(r, b, o);
   if (t == &PyList_Type) return made_of(r, b, o, WK__DO_LIST, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
   if (t == &PyDict_Type) return made_dict(r, b, o);

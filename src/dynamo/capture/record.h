@@ -158,6 +158,16 @@ typedef struct wk__symbol {
 
 typedef struct wk__identity wk__identity; /* identities.c */
 
+/* A hook of what the region computes, which the graph does not make. */
+typedef struct wk__left_hook {
+  const char *name;        /* of the method that has registered it */
+  PyObject *owner;         /* owned, as all that follow: the tensor or node that it was called of, */
+  PyObject *tensor;        /* the tensor, whose node it is, */
+  PyObject *hook, *handle; /* what it was given and has given */
+  uint64_t sequence;       /* of the node */
+  bool behind_others;      /* the graph makes hooks before it, in an operator of its own: it would run first */
+} wk__left_hook;
+
 typedef struct wk__recording {
   wk__arena arena;
   wk__register *registers;
@@ -196,14 +206,23 @@ typedef struct wk__recording {
   int64_t versioned_count, versioned_capacity;
   uint64_t *versions; /* (versioned_count) when they were first looked at: the region may have changed them since */
   int64_t version_capacity;
-  wk__map read_before;   /* hash of a read -> its object: the same read is made once */
-  int depth;             /* of wk__reg_of in itself */
-  bool has_functions;    /* an autograd.Function has left a node on the tape that the graph does not make */
-  bool keeps_tape;       /* behind its end a tensor of the graph's middle gets a hook: its history has to be there */
-  wk__map functions;     /* sequence of the node of one that it does make -> anything (functions.c) */
-  wk__map hooks;         /* the same of a node whose result has hooks that the graph makes -> so many */
-  wk__map hook_dicts;    /* address of the hooks of a result of the region's own, which no replay has -> anything */
-  wk__map hooked_nodes;  /* the graph's node that makes them -> the node of the value */
+  wk__map read_before;    /* hash of a read -> its object: the same read is made once */
+  int depth;              /* of wk__reg_of in itself */
+  bool has_functions;     /* an autograd.Function has left a node on the tape that the graph does not make */
+  bool keeps_tape;        /* behind its end a tensor of the graph's middle gets a hook: its history has to be there */
+  wk__map functions;      /* sequence of the node of one that it does make -> anything (functions.c) */
+  wk__map hooks;          /* the same of a node whose result has hooks that the graph makes -> so many */
+  wk__map hook_dicts;     /* address of the hooks of a result of the region's own, which no replay has -> anything */
+  wk__map hooked_nodes;   /* the graph's node that makes them -> the node of the value */
+  struct wk__tried_call { /* (tried_count) owned: what the graph makes was computed from what objects held then */
+    uint64_t sequence;
+    uintptr_t key; /* of wk__compiled.functions_in_vain; 0 */
+    struct wk__own_state *held;
+  } * tried;
+  int64_t tried_count, tried_capacity;
+  wk__left_hook *left_hooks;
+  int64_t left_hook_count, left_hook_capacity;
+  wk__map node_tensors;  /* address of a node's object -> the tensor whose grad_fn it is; both are kept */
   PyObject *drawn_from;  /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
   int draws;             /* so many */
   bool seeded;           /* its generator has been seeded */

@@ -25,5 +25,10 @@ bool wk__is_identity(const wk__recording *r,
 bool wk__holds_identity(const wk__recording *r, PyObject *object); /* it is one, or a tuple that has one */
 wk__reg wk__made_identity(wk__recording *r, const wk__binding *binding, PyObject *number); /* asked for again */
 void wk__forget_identities(wk__recording *r);
+/* ---- functions.c ---- */
+void wk__forget_tried(wk__recording *r);
+/* ---- hooks.c ---- */
+void wk__forget_left_hooks(wk__recording *r);
+PyObject *wk__tensor_of_node(const wk__recording *r, PyObject *node);  // -> borrowed: whose grad_fn it is; NULL
 
 #endif

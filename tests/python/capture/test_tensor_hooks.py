@@ -90,7 +90,7 @@ def test_backward_inside_runs_effects_in_each_call():
     assert seen == [(3, 4)] * 6
 
 
-def test_a_hook_with_an_effect_is_a_break_where_backward_is_outside():
+def test_a_hook_with_an_effect_runs_in_each_backward_outside():
     seen = []
 
     def f(x):
@@ -98,11 +98,72 @@ def test_a_hook_with_an_effect_is_a_break_where_backward_is_outside():
         y.register_hook(lambda grad: seen.append(float(grad.sum())))
         return y * y
 
-    check(f, fullgraph=False)
+    compiled = check(f)
     assert len(seen) == 6 and seen[::2] == seen[1::2]
-    torch._dynamo.reset()
-    with pytest.raises(torch._dynamo.exc.Unsupported, match="a hook of a tensor, whose history goes on outside"):
-        check(f)
+    assert (compiled.captures, compiled.breaks) == (1, 0)
+    x = leaf()
+    y = compiled(x)
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    assert len(seen) == 8
+
+
+def test_hooks_that_compute_and_hooks_with_effects_run_in_their_order():
+    seen = []
+
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda grad: grad * 3)
+        y.register_hook(lambda grad: seen.append(grad.clone()))
+        y.register_hook(lambda grad: grad + 1)
+        return y * y
+
+    check(f, fullgraph=False)
+    assert len(seen) == 6 and all(torch.equal(a, b) for a, b in zip(seen[::2], seen[1::2], strict=True))
+
+
+def test_what_a_hook_changes_of_the_regions_own_is_changed_by_backward_alone():
+    class Box:
+        pass
+
+    def f(x):
+        box, items, mapping, count = Box(), [], {}, 0
+        box.count = 0
+
+        def hook(grad):
+            nonlocal count
+            count += 1
+            box.count += 1
+            items.append(count)
+            mapping[count] = box.count
+            return grad * count
+
+        y = x * 2
+        y.register_hook(hook)
+        return y * y, lambda: (count, box.count, list(items), dict(mapping))
+
+    compiled = torch.compile(f, fullgraph=True)
+    for seed in range(3):
+        x, y = leaf(seed), leaf(seed)
+        for function, argument in ((f, x), (compiled, y)):
+            value, state = function(argument)
+            assert state() == (0, 0, [], {})
+            value.sum().backward(retain_graph=True)
+            value.sum().backward()
+            assert state() == (2, 2, [1, 2], {1: 1, 2: 2})
+        assert torch.equal(x.grad, y.grad)
+
+
+def test_what_a_hook_reads_may_be_changed_behind_its_registration():
+    def f(x):
+        scale = 2
+        y = x * 2
+        y.register_hook(lambda grad: grad * scale)
+        z = y * y
+        scale = 5
+        return z + scale
+
+    check(f, fullgraph=False)
 
 
 def test_what_was_used_before_the_hook_is_seen_by_it():
@@ -248,4 +309,54 @@ def test_a_handle_that_leaves_removes_the_hook_of_its_call():
             value, handle = function(argument)
             handle.remove()
             value.sum().backward()
+        assert torch.equal(x.grad, y.grad)
+
+
+def test_one_gradient_of_several_is_enough():
+    for inside in (False, True):
+        seen = []
+
+        def f(x, seen=seen, inside=inside):
+            a, b = x * 2, x * 3
+            torch.autograd.graph.register_multi_grad_hook((a, b), lambda grad: seen.append(grad.clone()), mode="any")
+            if not inside:
+                return a * b
+            (a * b).sum().backward()
+            return a.detach()
+
+        check(f)
+        assert len(seen) == 6 and all(torch.equal(a, b) for a, b in zip(seen[::2], seen[1::2], strict=True))
+
+
+def test_gradients_of_parameters_together():
+    model, seen = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), []
+    parameters = list(model.parameters())
+    handle = torch.autograd.graph.register_multi_grad_hook(parameters, lambda grads: seen.append(len(grads)))
+
+    def step(x):
+        model.zero_grad()
+        model(x).sum().backward()
+        return x * 1
+
+    check(step)
+    handle.remove()
+    assert seen == [4] * len(seen) and len(seen) == 6
+    check(step)
+    assert len(seen) == 6
+
+
+def test_a_handle_that_goes_inside_takes_the_hook_with_it():
+    def f(x):
+        y = x * 2
+        handle = y.register_hook(lambda grad: grad * 2)
+        z = y * y
+        handle.remove()
+        return z
+
+    check(f, fullgraph=False)
+    compiled = torch.compile(f)
+    for seed in range(3):
+        x, y = leaf(seed), leaf(seed)
+        f(x).sum().backward()
+        compiled(y).sum().backward()
         assert torch.equal(x.grad, y.grad)
