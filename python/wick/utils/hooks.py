@@ -32,6 +32,8 @@ class RemovableHandle:
             hooks.pop(self.id, None)
         self.id = None  # another hook may get it
 
+    remove._wick_effect = True  # of the handle of a hook that each replay registers again
+
     def __getstate__(self):
         return self.hooks_dict_ref(), self.id, tuple(ref() for ref in self.extra_dict_ref)
 

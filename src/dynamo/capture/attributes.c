@@ -414,7 +414,7 @@ static PyObject *attribute_in_its_own_way(wk__frame *f, wk__recording *r, PyObje
 }
 
 /* What C code has given for an effect, the handle of a hook, say: it belongs to what that has changed. */
-static bool is_of_effect(const wk__recording *r, PyObject *o) {
+bool wk__is_of_effect(const wk__recording *r, PyObject *o) {
   wk__reg reg = wk__reg_find(r, o);
   if (reg < 0 || r->registers[reg].kind != WK__REG_MADE) return false;
   for (int64_t i = 0; i < r->step_count; i++)
@@ -423,8 +423,11 @@ static bool is_of_effect(const wk__recording *r, PyObject *o) {
 }
 
 static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
-  if (is_of_effect(r, owner)) return wk__refuse(f, "attribute %s of what an effect has given", TEXT(name));
+  PyObject *in_class = wk__is_of_effect(r, owner) ? wk__type_attribute(Py_TYPE(owner), name) : NULL;
+  if (wk__is_of_effect(r, owner) && !(in_class && wk__has_mark(in_class, WK__MARK_EFFECT)))
+    return wk__refuse(f, "attribute %s of what an effect has given", TEXT(name));
   if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return failed(f, r);
+  if (in_class) return wk__reg_constant(r, in_class) < 0 ? failed(f, r) : PyObject_GetAttr(owner, name);
   bool module = PyObject_TypeCheck(owner, f->session->binding->module_type);
   if (!module && !finds_attributes_as_usual(Py_TYPE(owner))) return attribute_in_its_own_way(f, r, owner, name);
   return attribute_as_usual(f, r, owner, name, PyObject_GetAttr);

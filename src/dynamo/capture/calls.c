@@ -729,6 +729,14 @@ static bool python_by_code(wk__frame *f, wk__recording *r, PyObject *function, P
   return true;
 }
 
+/* A method that says so, of what an effect has given. */
+static bool is_effect(const wk__frame *f, PyObject *function, PyObject *callable, PyObject *const *args,
+                      Py_ssize_t count) {
+  if (!wk__has_mark(function, WK__MARK_EFFECT)) return false;
+  PyObject *self = PyMethod_Check(callable) ? PyMethod_GET_SELF(callable) : count ? args[0] : NULL;
+  return self && wk__is_of_effect(f->session->recording, self);
+}
+
 static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *callable, PyObject *const *args,
                                  Py_ssize_t count, PyObject *names) {
   PyObject *disabled = mark_of(function, "_wick_disable");
@@ -743,6 +751,8 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
   bool by_code = what == WK__KNOWN_BY_CODE;
   if (by_code && python_by_code(f, f->session->recording, function, callable, args, count, names, &result))
     return result;
+  if (is_effect(f, function, callable, args, count))
+    return wk__effect(f, f->session->recording, callable, args, count, names);
   if (mark_of(function, "_wick_whole")) return wk__plain_call(f, callable, args, count, names);
   return enter(f, callable, args, count, names);
 }

@@ -307,3 +307,69 @@ def test_backward_hooks_of_all_modules():
         finally:
             handle.remove()
         check(gradient, compiled)
+
+
+@pytest.mark.parametrize("of_all", [False, True])
+@pytest.mark.parametrize("with_block", [False, True])
+def test_a_handle_from_outside_is_removed_inside(with_block, of_all):
+    model = a_model()
+
+    def f(x, handle):
+        if with_block:
+            with handle:
+                y = model(x)
+        else:
+            y = model(x)
+            handle.remove()
+        return y + model(x)
+
+    def register():
+        double = lambda module, inputs, output: output * 2  # noqa: E731
+        return register_module_forward_hook(double) if of_all else model[0].register_forward_hook(double)
+
+    compiled = wick.compile(f, fullgraph=True)
+    for turn in range(3):
+        x = wick.arange(6.0).view(2, 3) + turn
+        assert compiled(x, register()).tolist() == f(x, register()).tolist()
+        assert not model[0]._forward_hooks and not nn.modules.module._global_forward_hooks
+
+
+def test_a_hook_that_removes_itself():
+    model, seen = a_model(), []
+
+    def f(x):
+        def once(module, inputs, output):
+            seen.append(tuple(output.shape))
+            handle.remove()
+
+        handle = model[0].register_forward_hook(once)
+        return model(x) + model(x)
+
+    check(f, wick.compile(f, fullgraph=True), calls=3)
+    assert seen == [(2, 3)] * 6 and not model[0]._forward_hooks
+
+
+def test_hooks_of_steps_and_of_state_dicts_are_removed_inside():
+    model, seen = a_model(), []
+    optimizer = wick.optim.SGD(model.parameters(), lr=0.1)
+
+    def f(x):
+        handles = [
+            optimizer.register_step_pre_hook(lambda optimizer, args, kwargs: seen.append("before")),
+            optimizer.register_step_post_hook(lambda optimizer, args, kwargs: seen.append("behind")),
+            model.register_state_dict_post_hook(lambda module, state, prefix, metadata: seen.append(len(state))),
+        ]
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        for _ in range(2):
+            optimizer.step()
+            model.state_dict()
+            for handle in handles:
+                handle.remove()
+        return x * 2
+
+    compiled = wick.compile(f, fullgraph=True)
+    for _ in range(3):
+        compiled(wick.ones(2, 3))
+        assert seen == ["before", "behind", 4]
+        seen.clear()

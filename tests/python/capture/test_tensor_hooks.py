@@ -360,3 +360,46 @@ def test_a_handle_that_goes_inside_takes_the_hook_with_it():
         f(x).sum().backward()
         compiled(y).sum().backward()
         assert torch.equal(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("with_block", [False, True])
+def test_a_leafs_hook_is_removed_inside(with_block):
+    def triple(tensor):
+        tensor.grad.mul_(3)
+
+    def f(x):
+        handle = x.register_hook(lambda grad: grad * 2)
+        after = x.register_post_accumulate_grad_hook(triple)
+        if with_block:
+            with handle, after:
+                (x * x).sum().backward()
+        else:
+            (x * x).sum().backward()
+            handle.remove()
+            after.remove()
+        return x.detach() * 1
+
+    compiled = check(f)
+    assert compiled.captures == 1
+    x = leaf()
+    compiled(x)
+    assert not x._backward_hooks and not x._post_accumulate_grad_hooks
+
+
+@pytest.mark.parametrize("with_block", [False, True])
+def test_a_handle_from_outside_is_removed_inside(with_block):
+    def f(x, handle):
+        y = x * x
+        if with_block:
+            with handle:
+                y = y + 1
+        else:
+            handle.remove()
+        y.sum().backward()
+        return y.detach()
+
+    compiled = torch.compile(f, fullgraph=True)
+    for seed in range(3):
+        x = leaf(seed)
+        compiled(x, x.register_hook(lambda grad: grad * 2))
+        assert torch.equal(x.grad, 2 * x.detach()) and not x._backward_hooks
