@@ -476,6 +476,8 @@ static void drop_objects(wk__segment *g) {
     WK__BURY(r->registers[i].names);
   }
   wk__forget_identities(r);
+  wk__forget_tried(r);
+  wk__forget_left_hooks(r);
   wk__let_kept_go(r);
   wk__map_release(&r->by_object);
   wk__map_release(&r->read_before);

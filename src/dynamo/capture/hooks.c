@@ -25,18 +25,18 @@ static uint64_t sequence_of(const wk__binding *b, PyObject *tensor) {
 
 static bool any_left(const wk__recording *r, uint64_t sequence) {
   for (int64_t i = 0; i < r->left_hook_count; i++)
-    if (r->left_hooks[i].sequence == sequence) return true;
+    if (r->left_hooks[i].sequence == sequence && !r->left_hooks[i].made) return true;
   return false;
 }
 
-static void leave_to_tape(wk__recording *r, const wk__binding *b, const wk__left_hook *hook) {
+static void keep_hook(wk__recording *r, const wk__binding *b, const wk__left_hook *hook) {
   if (wk__grow(&r->left_hooks, &r->left_hook_capacity, r->left_hook_count + 1, sizeof *r->left_hooks) != WK_OK) {
     wk__record_no_memory(r);
     return;
   }
   wk__left_hook *kept = &r->left_hooks[r->left_hook_count++];
   *kept = *hook;
-  kept->behind_others = wk__map_get(&r->hooks, hook->sequence);
+  kept->mixed = !hook->made && wk__map_get(&r->hooks, hook->sequence);
   Py_INCREF(kept->owner);
   Py_INCREF(kept->tensor);
   Py_INCREF(kept->hook);
@@ -79,9 +79,14 @@ static PyObject *hook_own(wk__frame *f, PyObject *self, PyObject *callable, PyOb
   if (!handle || wk__recording_of(f) != r) return handle;
   bool made = !is_left(c, hook) && !any_left(r, sequence) && wk__dynamo_hooked(BINDING->tensor_of(self));
   if (wk__recording_of(f) != r) return handle;
-  const wk__left_hook left = {
-      .name = "register_hook", .owner = self, .tensor = self, .hook = hook, .handle = handle, .sequence = sequence};
-  if (!made) leave_to_tape(r, BINDING, &left);
+  const wk__left_hook left = {.name = "register_hook",
+                              .owner = self,
+                              .tensor = self,
+                              .hook = hook,
+                              .handle = handle,
+                              .sequence = sequence,
+                              .made = made};
+  keep_hook(r, BINDING, &left);
   PyObject *hooks = BINDING->tensor_hooks(BINDING->tensor_of(self));
   if (hooks && wk__map_set(&r->hook_dicts, (uintptr_t)hooks, hooks) != WK_OK) wk__record_no_memory(r);
   if (wk__map_set(&c->functions_in_vain, key_of(hook), made ? (void *)c : (void *)&to_tape) != WK_OK) wk_error_clear();
@@ -110,7 +115,7 @@ PyObject *wk__node_hook_call(wk__frame *f, wk__recording *r, PyObject *node, con
                               .hook = hook,
                               .handle = handle,
                               .sequence = sequence_of(BINDING, tensor)};
-  if (handle) leave_to_tape(r, BINDING, &left);
+  if (handle) keep_hook(r, BINDING, &left);
   return handle;
 }
 
@@ -127,7 +132,7 @@ PyObject *wk__node_metadata(wk__frame *f, wk__recording *r, PyObject *node, PyOb
                               .hook = dict,
                               .handle = dict,
                               .sequence = sequence_of(BINDING, tensor)};
-  leave_to_tape(r, BINDING, &left);
+  keep_hook(r, BINDING, &left);
   return dict;
 }
 
@@ -171,19 +176,32 @@ static void note_again(wk__recording *r, const wk__binding *b, const wk__left_ho
   Py_XDECREF(method);
 }
 
+/* The handle is seen outside before the region ends: it is what each replay gets. -1: it is that of no hook here. */
+wk__reg wk__note_handle(wk__recording *r, const wk__binding *b, PyObject *handle) {
+  wk__left_hook *h = NULL;
+  for (int64_t i = 0; i < r->left_hook_count && !h; i++)
+    if (r->left_hooks[i].handle == handle && !is_metadata(&r->left_hooks[i])) h = &r->left_hooks[i];
+  if (!h || h->noted || !is_there(h)) return -1;
+  h->noted = true;
+  h->mixed |= h->made;
+  h->made = false;
+  note_again(r, b, h);
+  return wk__reg_find(r, handle);
+}
+
 static void note_left(const wk__session *s, wk__recording *r, const wk__left_hook *h) {
-  if (is_metadata(h) ? !PyDict_GET_SIZE(h->hook) : !is_there(h)) return;
+  if (h->made || (is_metadata(h) ? !PyDict_GET_SIZE(h->hook) : !is_there(h))) return;
   const wk_node *now = wk__grad_fn(s->binding->tensor_of(h->tensor));
   if (!now || now->sequence != h->sequence) {
     wk__record_failed(r, "a hook of what was written since");
   } else if (now->released) { /* it has been run */
-    return;
+    if (h->noted) wk__record_failed(r, "the handle of a hook that has been run");
   } else if (is_metadata(h)) {
     note_metadata(r, s->binding, h);
-  } else if (h->behind_others) {
+  } else if (h->mixed) {
     r->has_functions = true; /* the next capture leaves all of them */
     wk__record_failed(r, "hooks of one node, some of which the graph makes");
-  } else {
+  } else if (!h->noted) {
     note_again(r, s->binding, h);
   }
 }
@@ -194,11 +212,19 @@ void wk__note_left_hooks(const wk__session *s, wk__recording *r) {
 
 /* ================================================ of both ======================================================== */
 
+/* Backward passes in the region run its hooks, and no segment is kept that would have to make it again. */
+static bool is_own_leaf(const wk__binding *b, PyObject *tensor) {
+  wk_tensor *t = b->tensor_of(tensor);
+  return t->keys & WK__KEY_AUTOGRAD && wk_is_leaf(t);
+}
+
 PyObject *wk__tensor_hook_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                                PyObject *const *args, Py_ssize_t count, PyObject *hook) {
   bool own = sequence_of(BINDING, self) >= f->session->watcher.first && strcmp(name, "register_hook") == 0;
   if (own) return hook_own(f, self, callable, args, count, hook);
-  if (!wk__is_foreign(r, self) || r->tries) return wk__refuse(f, "Tensor.%s() of a leaf of the region's own", name);
+  if (r->tries) return wk__refuse(f, "a hook that is registered by what is only tried");
+  if (!wk__is_foreign(r, self) && is_own_leaf(BINDING, self)) return wk__plain_call(f, callable, args, count, NULL);
+  if (!wk__is_foreign(r, self)) return wk__refuse(f, "Tensor.%s() of what the region computes", name);
   PyObject *method = PyObject_GetAttrString((PyObject *)BINDING->tensor_type, name);
   PyObject *handle = method ? wk__plain_call(f, callable, args, count, NULL) : NULL;
   PyObject *items[] = {method, self, hook};

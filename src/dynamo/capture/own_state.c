@@ -9,7 +9,7 @@
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
 
-enum { MOST_OBJECTS = 2048 }; /* more than that is somebody's data, not what a hook keeps */
+enum { MOST_OBJECTS = 1 << 16 }; /* more than that is somebody's data, not what a hook keeps */
 
 typedef struct kept_object {
   PyObject *object, *contents; /* owned; contents: a tuple */

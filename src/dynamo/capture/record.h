@@ -165,7 +165,9 @@ typedef struct wk__left_hook {
   PyObject *tensor;        /* the tensor, whose node it is, */
   PyObject *hook, *handle; /* what it was given and has given */
   uint64_t sequence;       /* of the node */
-  bool behind_others;      /* the graph makes hooks before it, in an operator of its own: it would run first */
+  bool made;               /* by the graph after all: only its handle is looked for here */
+  bool noted;              /* by a step, since the handle has been seen outside */
+  bool mixed;              /* the graph makes hooks of that node in an operator of its own: this one would run first */
 } wk__left_hook;
 
 typedef struct wk__recording {

@@ -29,6 +29,7 @@ void wk__forget_identities(wk__recording *r);
 void wk__forget_tried(wk__recording *r);
 /* ---- hooks.c ---- */
 void wk__forget_left_hooks(wk__recording *r);
+wk__reg wk__note_handle(wk__recording *r, const wk__binding *binding, PyObject *handle); /* -1: it is something else */
 PyObject *wk__tensor_of_node(const wk__recording *r, PyObject *node);  // -> borrowed: whose grad_fn it is; NULL
 
 #endif

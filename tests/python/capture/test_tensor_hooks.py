@@ -1,5 +1,8 @@
 """Hooks of tensors that a region registers: in the graph where they compute, again in each call on what is from outside."""
 
+import gc
+import weakref
+
 import pytest
 
 import wick as torch
@@ -403,3 +406,76 @@ def test_a_handle_from_outside_is_removed_inside(with_block):
         x = leaf(seed)
         compiled(x, x.register_hook(lambda grad: grad * 2))
         assert torch.equal(x.grad, 2 * x.detach()) and not x._backward_hooks
+
+
+@pytest.mark.parametrize("computes", [False, True])
+def test_a_handle_that_is_stored_outside_removes_the_hook_of_its_call(computes):
+    seen, handles = [], []
+
+    def f(x):
+        y = x * 2
+        handles.append(y.register_hook((lambda grad: grad * 3) if computes else seen.append))
+        return y * y
+
+    compiled = torch.compile(f, fullgraph=True)
+    for seed in range(4):
+        x, y = leaf(seed), leaf(seed)
+        for function, argument in ((f, x), (compiled, y)):
+            value = function(argument)
+            value.sum().backward(retain_graph=True)
+            handles.pop().remove()
+            value.sum().backward()
+        assert torch.equal(x.grad, y.grad) and len(seen) == (0 if computes else 2 * seed + 2)
+    assert compiled.captures == 1
+
+
+def test_a_leaf_that_the_region_makes():
+    model = nn.Linear(4, 2)
+
+    def f(x):
+        seen, after = [], []
+        x = x.detach().requires_grad_()
+        x.register_hook(seen.append)
+        x.register_hook(lambda grad: grad * 2)
+        x.register_post_accumulate_grad_hook(lambda tensor: after.append(1))
+        model(x).sum().backward()
+        return seen[0].abs(), x.grad, len(after)
+
+    compiled = torch.compile(f, fullgraph=True)
+    for seed in range(3):
+        x = leaf(seed)
+        wanted, found = f(x), compiled(x)
+        assert all(torch.equal(a, b) for a, b in zip(wanted[:2], found[:2], strict=True)) and wanted[2] == found[2] == 1
+
+
+def test_a_parameter_that_the_region_makes_has_its_hooks_outside():
+    def f(x):
+        made = nn.Parameter(x * 2)
+        made.register_hook(lambda grad: grad * 3)
+        return made
+
+    compiled = torch.compile(f)
+    for seed in range(3):
+        made = compiled(leaf(seed).detach())
+        made.sum().backward()
+        assert torch.equal(made.grad, torch.full((3, 4), 3.0))
+
+
+def test_what_a_hook_holds_dies_with_its_tape():
+    class Box:
+        pass
+
+    def f(x, box):
+        y = x * 2
+        y.register_hook(lambda grad: box.seen.append(1))
+        return y * y
+
+    compiled = torch.compile(f)
+    for _ in range(3):
+        box, x = Box(), leaf()
+        box.seen, gone = [], weakref.ref(box)
+        compiled(x, box).sum().backward()
+        assert box.seen == [1]
+        del box
+        gc.collect()
+        assert gone() is None
