@@ -58,8 +58,10 @@ typedef struct wk__binding {
   bool (*is_saver)(PyTypeObject *type); /* saved_tensors_hooks, or of a class that derives from it */
   bool (*is_optimizer)(void *state, PyObject *object);
   /* The k-th dictionary of hooks of all modules that calls look at; NULL: there are no more. */
-  PyObject *(*module_hooks)(void *state, int k);        // -> borrowed
-  PyObject *(*tensor_hooks)(wk_tensor *tensor);         // -> borrowed: the dictionary; NULL: it has none
+  PyObject *(*module_hooks)(void *state, int k);              // -> borrowed
+  PyObject *(*tensor_hooks)(wk_tensor *tensor);               // -> borrowed: the dictionary; NULL: it has none
+  PyObject *(*leaf_hooks)(wk_tensor *leaf, bool accumulate);  // -> borrowed; the same
+  PyObject *(*call_hook)(PyObject *hook, PyObject *const *args, Py_ssize_t count);  // -> new
   Py_ssize_t (*hook_count)(const struct wk_node *node); /* of Python, at the node and at its results */
   int (*overrides)(void *state); /* what of __torch_function__ this thread asks now: WK__OVERRIDE_... */
   /* What a backend is given. integers: (inputs) those that stand for an integer. */

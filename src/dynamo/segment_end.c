@@ -488,6 +488,7 @@ static void drop_objects(wk__segment *g) {
   wk__map_release(&r->hook_dicts);
   wk__map_release(&r->hooked_nodes);
   wk__map_release(&r->node_tensors);
+  wk__map_release(&r->hooked_leaves);
 }
 
 static void keep(wk__session *s, wk__segment *g) {

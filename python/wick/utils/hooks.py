@@ -50,6 +50,10 @@ class RemovableHandle:
         self.remove()
 
 
+def _call_hook(hook, *args):
+    return hook(*args)
+
+
 def unserializable_hook(hook):
     """Marks a hook that must not be lost silently when its tensor is saved."""
     hook.__torch_unserializable__ = True

@@ -261,7 +261,7 @@ static wk_status call_hooks(trial *t) {
   const wk__binding *b = t->session->binding;
   PyObject *all = PyDict_Values(t->hooks), *grad = all ? b->wrap(b->state, wk__retain(t->grads[0])) : NULL;
   for (Py_ssize_t i = 0; grad && i < PyList_GET_SIZE(all); i++) {
-    PyObject *made = PyObject_CallOneArg(PyList_GET_ITEM(all, i), grad);
+    PyObject *made = b->call_hook(PyList_GET_ITEM(all, i), &grad, 1);
     if (made == Py_None)
       Py_DECREF(made);
     else

@@ -138,7 +138,7 @@ PyObject *wk__node_metadata(wk__frame *f, wk__recording *r, PyObject *node, PyOb
 
 /* ---- at the region's end ---- */
 
-/* Nobody has taken it away since. */
+/* It has not been taken away since. */
 static bool is_there(const wk__left_hook *h) {
   PyObject *id = PyObject_GetAttrString(h->handle, "id"), *ref = PyObject_GetAttrString(h->handle, "hooks_dict_ref");
   PyObject *dict = id && ref && PyWeakref_Check(ref) ? wk__weak_referent(ref) : NULL;
@@ -212,6 +212,41 @@ void wk__note_left_hooks(const wk__session *s, wk__recording *r) {
 
 /* ================================================ of both ======================================================== */
 
+/* ---- leaves from outside ---- */
+
+static uint64_t key_of_leaf(wk__reg reg, bool accumulate) { return (uint64_t)reg * 2 + accumulate + 1; }
+
+/* The region hooks the leaf, or has hooked it: what its passes run is not all from outside. */
+enum { HAD_NONE = 1, HAD_SOME };
+static void note_hooked(const wk__binding *b, wk__recording *r, PyObject *tensor, bool accumulate) {
+  uint64_t key = key_of_leaf(wk__reg_find(r, tensor), accumulate);
+  PyObject *dict = b->leaf_hooks(b->tensor_of(tensor), accumulate);
+  uintptr_t had = dict && PyDict_GET_SIZE(dict) ? HAD_SOME : HAD_NONE;
+  if (!wk__map_get(&r->hooked_leaves, key) && wk__map_set(&r->hooked_leaves, key, (void *)had) != WK_OK)
+    wk__record_no_memory(r);
+}
+
+static void observe_leaf(const wk__binding *b, wk__recording *r, wk_tensor *leaf, wk__reg reg, bool accumulate) {
+  uintptr_t had = (uintptr_t)wk__map_get(&r->hooked_leaves, key_of_leaf(reg, accumulate));
+  PyObject *dict = b->leaf_hooks(leaf, accumulate);
+  wk__reg known = dict ? wk__reg_find(r, dict) : -1;
+  if (had == HAD_SOME) {
+    wk__record_failed(r, "a leaf has hooks, and is given others before a backward pass");
+  } else if (had || !dict || (known < 0 && !PyDict_GET_SIZE(dict))) {
+    wk__check_once(r, WK__CHECK_NO_HOOKS, reg, accumulate, NULL);
+  } else if (wk__observe(r, b, dict, WK__READ_HOOKS, reg, accumulate, NULL) == 0) {
+    known = wk__reg_find(r, dict);
+    if (!r->registers[known].written && !r->registers[known].names) (void)!wk__touch(r, b, dict);
+  }
+}
+
+void wk__observe_leaf_hooks(const wk__session *s, wk__recording *r, wk_tensor *leaf) {
+  wk__reg reg = wk__reg_find(r, leaf->wrapper);
+  if (reg < 0 || !wk__is_foreign(r, leaf->wrapper) || r->tries) return;
+  observe_leaf(s->binding, r, leaf, reg, false);
+  observe_leaf(s->binding, r, leaf, reg, true);
+}
+
 /* Backward passes in the region run its hooks, and no segment is kept that would have to make it again. */
 static bool is_own_leaf(const wk__binding *b, PyObject *tensor) {
   wk_tensor *t = b->tensor_of(tensor);
@@ -226,6 +261,7 @@ PyObject *wk__tensor_hook_call(wk__frame *f, wk__recording *r, PyObject *self, c
   if (!wk__is_foreign(r, self) && is_own_leaf(BINDING, self)) return wk__plain_call(f, callable, args, count, NULL);
   if (!wk__is_foreign(r, self)) return wk__refuse(f, "Tensor.%s() of what the region computes", name);
   PyObject *method = PyObject_GetAttrString((PyObject *)BINDING->tensor_type, name);
+  note_hooked(BINDING, r, self, strcmp(name, "register_hook") != 0);
   PyObject *handle = method ? wk__plain_call(f, callable, args, count, NULL) : NULL;
   PyObject *items[] = {method, self, hook};
   bool noted = handle && wk__reg_constant(r, method) >= 0 &&

@@ -175,6 +175,8 @@ static inline bool wk__has_mark(PyObject *function, const char *mark) {
 /* tensor.register_hook(hook), register_post_accumulate_grad_hook(hook) */
 PyObject *wk__tensor_hook_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                                PyObject *const *args, Py_ssize_t count, PyObject *hook);  // -> new
+/* A backward pass has come to a leaf: which hooks one from outside has becomes known. */
+void wk__observe_leaf_hooks(const wk__session *s, wk__recording *r, wk_tensor *leaf);
 /* node.register_hook(hook), register_prehook(hook), of the tape that the region has written */
 PyObject *wk__node_hook_call(wk__frame *f, wk__recording *r, PyObject *node, const char *name, PyObject *callable,
                              PyObject *const *args, Py_ssize_t count, PyObject *hook);        // -> new

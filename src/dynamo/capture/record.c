@@ -69,6 +69,7 @@ void wk__recording_release(wk__recording *r) {
   wk__map_release(&r->hook_dicts);
   wk__map_release(&r->hooked_nodes);
   wk__map_release(&r->node_tensors);
+  wk__map_release(&r->hooked_leaves);
   wk__map_release(&r->fresh);
   wk__map_release(&r->by_object);
   wk__map_release(&r->read_before);
@@ -213,6 +214,8 @@ static bool read_is_fixed(const wk__recording *r, wk__read_kind kind, wk__reg a,
     case WK__READ_ITEM:
       return is_fixed(r, a) && PyTuple_Check(r->registers[a].object);
     case WK__READ_CLOSURE:
+    case WK__READ_HOOKS: /* a new one counts as a change of the tensor */
+    case WK__CHECK_NO_HOOKS:
       return is_fixed(r, a);
     case WK__READ_INSTANCE: /* that a tensor gets a dictionary changes no version */
       return is_fixed(r, a) && r->registers[a].spec < 0;

@@ -29,6 +29,7 @@ typedef enum wk__read_kind {
   WK__READ_CLOSURE,   /* cell b of function a */
   WK__READ_DEFAULTS,  /* __defaults__ (b = 0) or __kwdefaults__ (1) of function a */
   WK__READ_GRAD,      /* .grad of tensor a, a tensor */
+  WK__READ_HOOKS,     /* the dictionary of hooks of leaf a (b = 0), or of those behind accumulation (1) */
   WK__READ_FUNCTION,  /* the function object of frame a */
   WK__READ_REFERENT,  /* what weak reference a points at; None when it is gone */
   WK__READ_SYMBOLIC,  /* the value of the expression b over the symbols that have been read, an int */
@@ -50,6 +51,7 @@ typedef enum wk__read_kind {
   WK__CHECK_NO_DICT,   /* a has no instance dictionary entry `object` (and perhaps no dictionary) */
   WK__CHECK_UNBOUND,   /* slot b of frame a (its stack behind the slots), or cell a (b = -1), is empty */
   WK__CHECK_NO_GRAD,   /* tensor a has no .grad */
+  WK__CHECK_NO_HOOKS,  /* leaf a has none, b as of READ_HOOKS */
   WK__CHECK_COMPUTED,  /* tensor a has a grad_fn, and is no view */
   WK__CHECK_LEAF,      /* tensor a is a leaf (b = 1), or is none (0) */
   WK__CHECK_TENSOR,    /* tensor a is as specs[b] says */
@@ -224,6 +226,7 @@ typedef struct wk__recording {
   int64_t tried_count, tried_capacity;
   wk__left_hook *left_hooks;
   int64_t left_hook_count, left_hook_capacity;
+  wk__map hooked_leaves; /* register and kind of a leaf that the region has hooked -> it had none before, or had */
   wk__map node_tensors;  /* address of a node's object -> the tensor whose grad_fn it is; both are kept */
   PyObject *drawn_from;  /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
   int draws;             /* so many */

@@ -479,3 +479,77 @@ def test_what_a_hook_holds_dies_with_its_tape():
         del box
         gc.collect()
         assert gone() is None
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_hooks_that_are_written_in_c(inside):
+    seen = []
+
+    def f(x):
+        x.register_hook(seen.append)
+        y = x * 2
+        y.register_hook(seen.append)
+        y.register_hook(torch.neg)
+        z = y * y
+        if not inside:
+            return z
+        z.sum().backward()
+        return z.detach()
+
+    compiled = torch.compile(f)
+    for seed in range(4):
+        for function in (f, compiled):
+            x = leaf(seed)
+            z = function(x)
+            if not inside:
+                assert not seen
+                z.sum().backward()
+            assert torch.equal(x.grad, -8 * x.detach()) and [g.shape for g in seen] == [(3, 4)] * 2
+            seen.clear()
+
+
+def test_which_hooks_leaves_have_is_guarded():
+    model, seen = nn.Linear(4, 2), []
+
+    def step(x):
+        model.zero_grad()
+        model(x).sum().backward()
+        return model.weight.grad.clone()
+
+    def check(scale, count):
+        for seed in range(3):
+            x = leaf(seed).detach()
+            assert torch.allclose(compiled(x)[0], x.sum(dim=0) * scale)
+            assert len(seen) == count
+            seen.clear()
+
+    compiled = torch.compile(step, fullgraph=True)
+    check(1, 0)
+    double = model.weight.register_hook(lambda grad: grad * 2)
+    check(2, 0)
+    model.bias.register_hook(seen.append)
+    check(2, 1)
+    after = model.weight.register_post_accumulate_grad_hook(lambda parameter: seen.append(parameter))
+    check(2, 2)
+    double.remove()
+    check(1, 2)
+    model.weight.register_hook(lambda grad: grad * 3)
+    check(3, 2)
+    after.remove()
+    check(3, 1)
+
+
+def test_arguments_with_other_hooks():
+    seen, other = [], []
+
+    def f(x):
+        (x * x).sum().backward()
+        return x.detach() * 1
+
+    compiled = torch.compile(f, fullgraph=True)
+    for turn in range(6):
+        x = leaf(turn)
+        if turn % 3:
+            x.register_hook((seen if turn % 3 == 1 else other).append)
+        compiled(x)
+        assert (len(seen), len(other)) == ((turn + 2) // 3, (turn + 1) // 3)
