@@ -149,7 +149,8 @@ void wk__node_print_full_name(wk__string *s, const wk_node *n) {
 void wk__node_print_short_name(wk__string *s, const wk_node *n) {
   int64_t start = s->length;
   wk__node_print_full_name(s, n);
-  char *end = s->text ? strstr(s->text + start, "Backward") : NULL;
+  char *end = NULL; /* the last one: BackwardHookFunctionBackward */
+  for (char *at = s->text ? s->text + start : NULL; at && (at = strstr(at, "Backward")); at++) end = at;
   if (!end) return;
   *end = 0;
   s->length = end - s->text;
