@@ -221,6 +221,18 @@ def test_backward_hooks_where_backward_is_outside(hooks):
     assert (compiled._compiled_forward.captures, compiled._compiled_forward.breaks) == (1, 0)
 
 
+def test_older_backward_hooks_of_the_compiled_module():
+    model, seen, found = a_model(), [], []
+    compiled = wick.compile(model, fullgraph=True)
+    for module in (model, compiled):
+        handle = module.register_backward_hook(
+            lambda _, grad_in, grad_out: seen.append([g.tolist() for g in (*grad_in, *grad_out)])
+        )
+        found.append(train(model, module, seen))
+        handle.remove()
+    assert found[0] == found[1]
+
+
 def test_backward_hooks_of_several_results_of_which_one_is_used():
     class Two(nn.Module):
         def forward(self, x):
