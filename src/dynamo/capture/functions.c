@@ -144,7 +144,7 @@ static wk_status undo_changes(const trial *t) {
 static wk_status try_run(trial *t) {
   wk__session *s = t->session;
   wk__recording *r = t->recording;
-  if (!(t->held = wk__own_state_keep(s, t->code))) return refuse("what it may change cannot be compared");
+  if (!(t->held = wk__own_state_keep(s, t->code, true))) return refuse("what it may change cannot be compared");
   t->inputs_before = wk__tracer_input_count(s->tracer);
   t->steps_before = r->step_count;
   t->before = wk__tracer_graph(s->tracer)->last;
@@ -165,8 +165,14 @@ static wk_status try_run(trial *t) {
 
 /* ---- what was found out by it, until the region's end ---- */
 
+/* Of hooks without their dictionary: others may come and go, which the nodes are counted for. */
 static wk_status keep_tried(trial *t) {
   wk__recording *r = t->recording;
+  PyObject *code = t->hooks ? PyDict_Values(t->hooks) : Py_NewRef(t->code);
+  wk__own_state_release(t->held);
+  t->held = code ? wk__own_state_keep(t->session, code, false) : NULL;
+  wk__bury(code);
+  if (!t->held) return refuse("what it may change cannot be compared");
   WK_TRY(wk__grow(&r->tried, &r->tried_capacity, r->tried_count + 1, sizeof *r->tried));
   r->tried[r->tried_count++] = (struct wk__tried_call){.sequence = t->sequence, .held = t->held};
   t->held = NULL;
@@ -293,15 +299,6 @@ static bool is_used_behind(const wk__graph_node *node) {
   return s.found;
 }
 
-/* Without the dictionary itself: others may come and go, which the nodes are counted for. */
-static wk_status keep_what_hooks_reach(trial *t) {
-  PyObject *all = PyDict_Values(t->hooks);
-  wk__own_state_release(t->held);
-  t->held = all ? wk__own_state_keep(t->session, all) : NULL;
-  wk__bury(all);
-  return t->held ? WK_OK : refuse("what it may change cannot be compared");
-}
-
 /* The operator stands behind the tensor's value, and, where there were hooks before, in the place of theirs. */
 static wk_status record_hooks(trial *t, wk_tensor *tensor) {
   wk__graph_node *now, *value;
@@ -314,7 +311,6 @@ static wk_status record_hooks(trial *t, wk_tensor *tensor) {
   WK_TRY(try_run(t));
   WK_TRY(make_operator(t));
   WK_TRY(node_of(t, tensor, &now));
-  WK_TRY(keep_what_hooks_reach(t));
   WK_TRY(keep_tried(t));
   WK_TRY(wk__map_set(&t->recording->hooked_nodes, (uintptr_t)now, t->input_nodes[0]));
   return wk__map_set(&t->recording->hooks, t->sequence, (void *)PyDict_GET_SIZE(t->hooks));

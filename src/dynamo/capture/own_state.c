@@ -162,11 +162,11 @@ static void keep_reached(walk *w, wk__own_state *state) {
   }
 }
 
-wk__own_state *wk__own_state_keep(const wk__session *s, PyObject *root) {
+wk__own_state *wk__own_state_keep(const wk__session *s, PyObject *root, bool given_away) {
   wk__own_state *state = wk__alloc_zeroed(sizeof *state);
   walk w = {.session = s, .failed = !state};
   push(root, &w);
-  for (int64_t i = 0; i < s->recording->register_count; i++)
+  for (int64_t i = 0; given_away && i < s->recording->register_count; i++)
     if (s->recording->registers[i].kind == WK__REG_MADE) push(s->recording->registers[i].object, &w);
   if (state) keep_reached(&w, state);
   wk__map_release(&w.seen);

@@ -7,9 +7,9 @@
 /* Of all that can be reached from some objects. */
 typedef struct wk__own_state wk__own_state;
 
-/* From `root`, and from what the region has given away. NULL: out of memory, or something among it cannot be
- * compared. */
-wk__own_state *wk__own_state_keep(const wk__session *session, PyObject *root);
+/* From `root`; given_away: and from what can be seen outside by now. NULL: out of memory, or something among it cannot
+ * be compared. */
+wk__own_state *wk__own_state_keep(const wk__session *session, PyObject *root, bool given_away);
 bool wk__own_state_is_same(const wk__own_state *state);
 /* Of what is not the same. 0, or -1 with an exception. */
 int wk__own_state_put_back(const wk__own_state *state);

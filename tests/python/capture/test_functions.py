@@ -476,3 +476,25 @@ def test_a_result_that_is_a_view_is_in_the_graph(of_input):
         (compiled(y) * k).sum().backward()
         assert torch.equal(x.grad, y.grad)
     assert compiled.captures == 1
+
+
+def test_what_the_region_gives_away_may_change_behind_apply():
+    class Keeps:
+        pass
+
+    keeps = Keeps()
+
+    def f(x):
+        keeps.seen = []
+        for _ in range(3):
+            x = Square.apply(x, 2.0)
+            keeps.seen.append(x.detach())
+        return x
+
+    compiled = torch.compile(f, fullgraph=True)
+    for _ in range(3):
+        x, y = leaf(3), leaf(3)
+        f(x).sum().backward()
+        compiled(y).sum().backward()
+        assert torch.equal(x.grad, y.grad) and len(keeps.seen) == 3
+    assert compiled.captures == 1
