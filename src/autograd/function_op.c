@@ -195,6 +195,11 @@ static wk_status differentiate(wk__vjp *v) {
   return status == WK_OK && f->once && before && any_requires_grad(v) ? refuse_second(v) : status;
 }
 
+int wk__function_inputs(const wk_op *op, int *out_first) {
+  *out_first = function_of(op)->result_count;
+  return function_of(op)->input_count;
+}
+
 /* ==================================================== its text =================================================== */
 
 static const char *const leaf_names[] = {"grad", "argument", "result"};

@@ -33,4 +33,7 @@ typedef struct wk__function_parts {
 WK_MUST_USE wk_status wk__function_create(const wk__function_parts *parts, const wk_op **out_op,
                                           wk__graph_arg *out_args);
 
+/* Which of its arguments `backward` gives gradients of: those that its node has for whoever looks. */
+int wk__function_inputs(const wk_op *op, int *out_first);
+
 #endif

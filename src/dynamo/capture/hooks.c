@@ -87,8 +87,6 @@ static PyObject *hook_own(wk__frame *f, PyObject *self, PyObject *callable, PyOb
                               .sequence = sequence,
                               .made = made};
   keep_hook(r, BINDING, &left);
-  PyObject *hooks = BINDING->tensor_hooks(BINDING->tensor_of(self));
-  if (hooks && wk__map_set(&r->hook_dicts, (uintptr_t)hooks, hooks) != WK_OK) wk__record_no_memory(r);
   if (wk__map_set(&c->functions_in_vain, key_of(hook), made ? (void *)c : (void *)&to_tape) != WK_OK) wk_error_clear();
   return handle;
 }

@@ -3,12 +3,14 @@
  * while it runs, since the callables are copied before the first is called.
  * In: what the engine passes. Out: replaced gradients, checked as PyTorch checks them. Tests:
  * tests/python/test_autograd.py. */
+#include "autograd/function_op.h"
 #include "dynamo/dynamo.h"
 #include "python/autograd/autograd.h"
 
 typedef struct hook_context {
   PyObject *dict; /* owned: an OrderedDict {id: callable} */
   wk__state *state;
+  int first, shown; /* of a node's gradients, behind it; shown 0: all */
 } hook_context;
 
 static void release_context(void *context) {
@@ -22,7 +24,7 @@ static void release_context(void *context) {
 static hook_context *make_context(wk__state *state, PyObject *dict) {
   hook_context *c = wk__alloc(sizeof *c);
   if (!c) return NULL;
-  *c = (hook_context){Py_NewRef(dict), state};
+  *c = (hook_context){.dict = Py_NewRef(dict), .state = state};
   return c;
 }
 
@@ -215,6 +217,8 @@ static wk_status run_pre_hooks(void *context, wk_tensor **inputs, int input_coun
 static wk_status run_post_hooks(void *context, wk_tensor **inputs, int input_count, wk_tensor **results,
                                 int result_count) {
   hook_context *c = context;
+  inputs += c->first;
+  if (c->shown) input_count = c->shown;
   wk__gil gil = wk__gil_hold();
   PyObject *grads = tuple_of(c->state, inputs, input_count), *given = tuple_of(c->state, results, result_count);
   int status = grads && given ? call_node_hooks(c, &grads, given) : -1;
@@ -312,6 +316,7 @@ PyObject *wk__node_add_python_hook(wk__state *state, wk_node *n, PyObject *hook,
   if (!dict) {
     dict = PyODict_New();
     hook_context *context = dict ? make_context(state, dict) : NULL;
+    if (context && n->op && wk__is_function(n->op)) context->shown = wk__function_inputs(n->op, &context->first);
     wk__node_hook added = {.id = wk__next_hook_id(),
                            .post = post,
                            .call = post ? run_post_hooks : run_pre_hooks,

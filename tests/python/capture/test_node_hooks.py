@@ -117,6 +117,7 @@ def test_a_hook_of_a_function_of_the_program():
     def f(x):
         y = Twice.apply(x)
         y.grad_fn.register_prehook(lambda grads: seen.append(grads))
+        y.grad_fn.register_hook(lambda grads, results: seen.append(grads + results))
         return y * y
 
     check(f, seen)
