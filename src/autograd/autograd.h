@@ -77,7 +77,9 @@ struct wk_node {
   wk_tensor **retained;         /* (result_count) borrowed tensors whose .grad is to be kept; NULL until used */
   wk__node_hook *hooks;
   void *wrapper; /* the embedding language's object while it lives */
+  void *notes;   /* what that keeps with the node itself; NULL */
 };
+extern void (*wk__node_release_notes)(void *notes); /* set by the embedding language */
 
 /* ---- nodes (node.c) ---- */
 uint64_t wk__node_next_sequence(void); /* all nodes so far have a smaller one, accumulators excepted */

@@ -183,8 +183,10 @@ static wk_status to_grad_dtype(const wk_tensor *leaf, wk_tensor **grad) {
 }
 
 /* A leaf's own hooks see its gradient before it is accumulated or given out. */
-static wk_status run_leaf_hooks(task *t, const wk_tensor *leaf) {
+static wk_status run_leaf_hooks(task *t, wk_tensor *leaf) {
   if (!leaf || !leaf->autograd || !t->grads[0]) return WK_OK;
+  wk__grad_watcher *watcher = wk__thread.mode.grad_watcher;
+  if (WK_UNLIKELY(watcher != NULL)) watcher->leaf_reached(watcher->context, leaf);
   if (WK_UNLIKELY(leaf->autograd->grad_dtype)) WK_TRY(to_grad_dtype(leaf, &t->grads[0]));
   return wk__run_grad_hooks(leaf->autograd->hooks, &t->grads[0]);
 }

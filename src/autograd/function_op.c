@@ -23,7 +23,7 @@ typedef struct function {
   _Atomic int32_t references;
   wk__graph *backward; /* owned: inputs as the leaves, no mutations */
   int result_count, input_count, kept_count, size_count;
-  bool once;
+  bool once, hands_on;
   leaf leaves[WK__MAX_ARGS + WK__MAX_RESULTS];
   int16_t gives[WK__MAX_ARGS]; /* by input: the output of the backward graph; -1: no gradient */
   wk__saves saves[WK__MAX_ARGS];
@@ -47,11 +47,18 @@ static wk_status shapes(wk__call *c) {
   return WK_OK;
 }
 
-static wk_status give_aliases(wk__call *c) {
+/* Who traces knows a view of an input by a call alone. */
+static wk_tensor *alias_of(wk_tensor *tensor) {
   wk__spec spec;
+  wk__spec_of(&spec, tensor);
+  if (!(tensor->keys & wk__thread.mode.keys_on & WK__KEY_TRACE)) return wk__tensor_alias(tensor, &spec);
+  wk_value args[] = {wk__v_tensor(tensor), {0}}, alias = {0};
+  return wk_call(WK__OP(detach), args, NULL, &alias) == WK_OK ? alias.tensor : NULL;
+}
+
+static wk_status give_aliases(wk__call *c) {
   for (int r = 0; r < c->op->schema.result_count; r++) {
-    wk__spec_of(&spec, c->args[r].tensor);
-    wk_tensor *alias = wk__tensor_alias(c->args[r].tensor, &spec);
+    wk_tensor *alias = alias_of(c->args[r].tensor);
     if (!alias) {
       while (r--) wk_value_release(&c->results[r]);
       return wk_error_category();
@@ -77,7 +84,7 @@ static wk_tensor *gradient(const wk__vjp *v, int r) {
 }
 
 static wk_tensor *leaf_value(const wk__vjp *v, leaf l) {
-  if (l.kind == LEAF_GRADIENT) return gradient(v, l.index);
+  if (l.kind == LEAF_GRADIENT) return function_of(v->op)->hands_on ? v->grads[l.index] : gradient(v, l.index);
   return l.kind == LEAF_RESULT ? v->results[l.index] : v->args[l.index].tensor;
 }
 
@@ -139,7 +146,7 @@ static wk_status make_calls(run *r) {
     if (n->kind == WK__GRAPH_CALL) WK_TRY(make_call(r, n));
     if (n->kind != WK__GRAPH_INPUT) continue;
     r->values[n->number] = leaf_value(r->v, r->f->leaves[n->index]);
-    if (!r->values[n->number]) return wk_error_category();
+    if (!r->values[n->number] && !r->f->hands_on) return wk_error_category();
   }
   return WK_OK;
 }
@@ -148,7 +155,8 @@ static wk_status set_gradients(wk__vjp *v, const run *r) {
   const function *f = r->f;
   for (int i = 0; i < f->input_count; i++) {
     if (f->gives[i] < 0 || !wk__needs(v, f->result_count + i)) continue;
-    WK_TRY(wk__vjp_set(v, f->result_count + i, r->values[f->backward->outputs[f->gives[i]]->number]));
+    wk_tensor *grad = r->values[f->backward->outputs[f->gives[i]]->number];
+    if (grad) WK_TRY(wk__vjp_set(v, f->result_count + i, grad));
   }
   return WK_OK;
 }
@@ -187,14 +195,20 @@ static wk_status differentiate(wk__vjp *v) {
   return status == WK_OK && f->once && before && any_requires_grad(v) ? refuse_second(v) : status;
 }
 
+int wk__function_inputs(const wk_op *op, int *out_first) {
+  *out_first = function_of(op)->result_count;
+  return function_of(op)->input_count;
+}
+
 /* ==================================================== its text =================================================== */
 
 static const char *const leaf_names[] = {"grad", "argument", "result"};
 
 static void print(const wk_op *op, wk__string *out, bool with_sources) {
   const function *f = function_of(op);
-  wk__string_printf(out, "function {\nof %s%s, %d results, %d inputs, %d kept, %d sizes:", f->grad_fn_name,
-                    f->once ? ", once" : "", f->result_count, f->input_count, f->kept_count, f->size_count);
+  wk__string_printf(out, "function {\nof %s%s%s, %d results, %d inputs, %d kept, %d sizes:", f->grad_fn_name,
+                    f->once ? ", once" : "", f->hands_on ? ", hands on" : "", f->result_count, f->input_count,
+                    f->kept_count, f->size_count);
   for (int64_t i = 0; i < f->backward->input_count; i++)
     wk__string_printf(out, " %s %d", leaf_names[f->leaves[i].kind], f->leaves[i].index);
   wk__string_append(out, " ->");
@@ -451,6 +465,7 @@ static wk_status fill(cutter *c) {
   f->result_count = p->result_count;
   f->input_count = p->input_count;
   f->once = p->once;
+  f->hands_on = p->hands_on;
   for (int i = 0; i < p->result_count + p->input_count; i++)
     c->args[i] = (wk__graph_arg){.tag = WK_VALUE_TENSOR,
                                  .node = i < p->result_count ? p->results[i] : p->inputs[i - p->result_count]};

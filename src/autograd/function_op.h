@@ -25,11 +25,15 @@ typedef struct wk__function_parts {
   int result_count, input_count;
   const wk__graph_node *before; /* the last node that does not belong to `backward` */
   bool once;                    /* it cannot be differentiated itself, and says so */
+  bool hands_on;                /* `backward` gives the gradients as they come: where there is none, none */
 } wk__function_parts;
 
 /* One share. out_args: (WK__MAX_ARGS) of the call. WK_UNSUPPORTED, with the reason: it draws numbers, writes arguments,
  * or uses more tensors and sizes than an operator has arguments. */
 WK_MUST_USE wk_status wk__function_create(const wk__function_parts *parts, const wk_op **out_op,
                                           wk__graph_arg *out_args);
+
+/* Which of its arguments `backward` gives gradients of: those that its node has for whoever looks. */
+int wk__function_inputs(const wk_op *op, int *out_first);
 
 #endif

@@ -90,9 +90,12 @@ static void release_hooks(wk_node *n) {
   }
 }
 
+void (*wk__node_release_notes)(void *notes);
+
 static void destroy(wk_node *n) {
   if (n->class->destroy) n->class->destroy(n);
   release_hooks(n);
+  if (n->notes) wk__node_release_notes(n->notes);
   for (int i = 0; i < n->input_count; i++) wk__node_release(n->edges[i].node);
   wk__free(n->name);
   memory_free(n, (size_t)((char *)(n->edges + n->input_count) - (char *)n)); /* the edges stand at its end */
@@ -146,7 +149,8 @@ void wk__node_print_full_name(wk__string *s, const wk_node *n) {
 void wk__node_print_short_name(wk__string *s, const wk_node *n) {
   int64_t start = s->length;
   wk__node_print_full_name(s, n);
-  char *end = s->text ? strstr(s->text + start, "Backward") : NULL;
+  char *end = NULL; /* the last one: BackwardHookFunctionBackward */
+  for (char *at = s->text ? s->text + start : NULL; at && (at = strstr(at, "Backward")); at++) end = at;
   if (!end) return;
   *end = 0;
   s->length = end - s->text;

@@ -58,8 +58,10 @@ typedef struct wk__binding {
   bool (*is_saver)(PyTypeObject *type); /* saved_tensors_hooks, or of a class that derives from it */
   bool (*is_optimizer)(void *state, PyObject *object);
   /* The k-th dictionary of hooks of all modules that calls look at; NULL: there are no more. */
-  PyObject *(*module_hooks)(void *state, int k);        // -> borrowed
-  PyObject *(*tensor_hooks)(wk_tensor *tensor);         // -> borrowed: the dictionary; NULL: it has none
+  PyObject *(*module_hooks)(void *state, int k);              // -> borrowed
+  PyObject *(*tensor_hooks)(wk_tensor *tensor);               // -> borrowed: the dictionary; NULL: it has none
+  PyObject *(*leaf_hooks)(wk_tensor *leaf, bool accumulate);  // -> borrowed; the same
+  PyObject *(*call_hook)(PyObject *hook, PyObject *const *args, Py_ssize_t count);  // -> new
   Py_ssize_t (*hook_count)(const struct wk_node *node); /* of Python, at the node and at its results */
   int (*overrides)(void *state); /* what of __torch_function__ this thread asks now: WK__OVERRIDE_... */
   /* What a backend is given. integers: (inputs) those that stand for an integer. */
@@ -84,16 +86,19 @@ typedef struct wk__compile_options {
 /* An autograd.Function has been applied, which has left a node on the tape; `apply` has not returned yet. */
 typedef struct wk__applied {
   struct wk_node *node;
+  PyObject *context;         /* borrowed: what forward and backward are given */
   wk_tensor *const *inputs;  /* (node->input_count) as they were given */
   wk_tensor *const *results; /* (node->result_count) NULL: no tensor */
   bool once;                 /* backward is marked with once_differentiable */
   bool materializes;         /* gradients that do not arrive are zeros */
+  bool hands_on;             /* backward gives the gradients as they come, also where there are none */
   bool writes;               /* forward has marked inputs as written */
 } wk__applied;
 void wk__dynamo_applied(const wk__applied *applied); /* nothing is done where nothing is captured */
-void wk__dynamo_hooked(wk_tensor *tensor);           /* the result of a node of the region has got a hook; likewise */
-bool wk__dynamo_captures(void);                      /* this thread records Python now */
-void wk__dynamo_noticed_mode(void);                  /* the thread's grad mode was asked for or set by the program */
+/* The result of a node of the region has got a hook: whether the graph makes it. */
+bool wk__dynamo_hooked(wk_tensor *tensor);
+bool wk__dynamo_captures(void);     /* this thread records Python now */
+void wk__dynamo_noticed_mode(void); /* the thread's grad mode was asked for or set by the program */
 
 /* The program has called an operator: for whoever binds operators to Python. */
 void wk__dynamo_calls_reached(void);

@@ -154,6 +154,10 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
       return Py_XNewRef(wk__from_frame_or_object(g->frames, read, a));
     case WK__READ_GRAD:
       return PyObject_TypeCheck(a, g->session->binding->tensor_type) ? g->session->binding->grad_of(a) : NULL;
+    case WK__READ_HOOKS:
+      return PyObject_TypeCheck(a, g->session->binding->tensor_type)
+                 ? Py_XNewRef(g->session->binding->leaf_hooks(g->session->binding->tensor_of(a), read->b))
+                 : NULL;
     case WK__READ_REFERENT:
       if (Py_TYPE(a) == &PyDictProxy_Type) return Py_NewRef(wk__shown_by_proxy(a));
       return PyWeakref_Check(a) ? wk__weak_referent(a) : NULL;
@@ -230,6 +234,10 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
       PyObject *grad = PyObject_TypeCheck(a, b->tensor_type) ? b->grad_of(a) : NULL;
       Py_XDECREF(grad);
       return !grad;
+    }
+    case WK__CHECK_NO_HOOKS: {
+      PyObject *hooks = PyObject_TypeCheck(a, b->tensor_type) ? b->leaf_hooks(b->tensor_of(a), check->b) : NULL;
+      return !hooks || !PyDict_GET_SIZE(hooks);
     }
     case WK__CHECK_COMPUTED: {
       const wk_tensor *t = PyObject_TypeCheck(a, b->tensor_type) ? b->tensor_of(a) : NULL;

@@ -88,6 +88,11 @@ static void grad_written(void *context, wk_tensor *leaf) {
   Py_XDECREF(grad);
 }
 
+static void leaf_reached(void *context, wk_tensor *leaf) {
+  wk__session *s = context;
+  if (s->recording && leaf->wrapper) wk__observe_leaf_hooks(s, s->recording, leaf);
+}
+
 /* Running it spends it, and nothing that is checked tells which operators it stands for. */
 static void old_node_runs(void *context) { wk__session_give_up(context, "backward() of what was recorded before"); }
 
@@ -192,6 +197,7 @@ int wk__segment_begin(wk__session *s) {
   s->low = s->start_count;
   s->grad_at_start = wk__thread.mode.grad_enabled;
   s->autocast_at_start = wk__autocast_mode();
+  s->backward_depth_at_start = (int)wk__thread.backward_depth;
   s->level_at_start = wk__thread.mode.level;
   s->saver_at_start = wk__thread.saver;
   s->overrides_at_start = s->binding->overrides(s->binding->state);
@@ -206,7 +212,8 @@ int wk__segment_begin(wk__session *s) {
                                   .first = wk__node_next_sequence(),
                                   .old_node_runs = old_node_runs,
                                   .grad_read = grad_read,
-                                  .grad_written = grad_written};
+                                  .grad_written = grad_written,
+                                  .leaf_reached = leaf_reached};
   wk__thread.mode.grad_watcher = &s->watcher;
   wk__tracer_resume(s->tracer);
   return 0;

@@ -476,6 +476,8 @@ static void drop_objects(wk__segment *g) {
     WK__BURY(r->registers[i].names);
   }
   wk__forget_identities(r);
+  wk__forget_tried(r);
+  wk__forget_left_hooks(r);
   wk__let_kept_go(r);
   wk__map_release(&r->by_object);
   wk__map_release(&r->read_before);
@@ -485,6 +487,8 @@ static void drop_objects(wk__segment *g) {
   wk__map_release(&r->hooks);
   wk__map_release(&r->hook_dicts);
   wk__map_release(&r->hooked_nodes);
+  wk__map_release(&r->node_tensors);
+  wk__map_release(&r->hooked_leaves);
 }
 
 static void keep(wk__session *s, wk__segment *g) {
@@ -570,6 +574,8 @@ static void describe_end(ending *e, PyObject *value) {
     wk__record_failed(r, "a level of a function transform is begun or ended");
   if (wk__thread.mode.grad_enabled != s->grad_at_start) g->grad_after = wk__thread.mode.grad_enabled;
   if (wk__autocast_mode() != s->autocast_at_start) g->autocast_after = wk__autocast_mode();
+  wk__check_tried(s, r);
+  wk__note_left_hooks(s, r);
   wk__note_changed(r, s->binding);
   e->kept = !r->failed[0];
   if (e->kept) e->kept = (value ? register_of(s, r, value, &g->value) : end_state(s, g)) == 0;

@@ -82,6 +82,7 @@ struct wk__session {
   int low; /* frames of the segment's start that are still there */
   bool grad_at_start;
   int overrides_at_start, autocast_at_start;
+  int backward_depth_at_start;            /* backward passes that have called this */
   const struct wk__saver *saver_at_start; /* saved_tensors_hooks that are active */
   const struct wk__level *level_at_start; /* of function transforms, the innermost */
   PyObject *handled_at_start;             /* owned: the exception in whose `except` block it began; NULL */

@@ -352,6 +352,7 @@ typedef struct wk__grad_watcher {
   void (*old_node_runs)(void *context);
   void (*grad_read)(void *context, wk_tensor *leaf);
   void (*grad_written)(void *context, wk_tensor *leaf);
+  void (*leaf_reached)(void *context, wk_tensor *leaf); /* its hooks are about to be run, where it has any */
 } wk__grad_watcher;
 
 wk__layer_fn wk__autocast_layer; /* autocast.c */

@@ -39,6 +39,7 @@ struct wk__trace_record {
   wk__graph_arg *args;      /* of a view: its arguments; the first one is replaced when it is derived again */
   wk__graph_node *node;
   uint32_t version; /* the cell's when `node` was right */
+  bool of_function; /* of a view: an autograd.Function gave it, so it cannot be derived again */
   bool took_data;   /* of a real tensor whose .data was set: it looks at the cell, and counts its writes itself */
 };
 

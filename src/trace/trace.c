@@ -364,6 +364,8 @@ wk__graph_node *wk__trace_fresh(wk__trace_record *r) {
   if (r->version == r->cell->version) return r->node;
   if (!r->parent) {
     r->node = r->cell->node;
+  } else if (r->of_function) {
+    return (void)!wk_fail(WK_UNSUPPORTED, "what the result of an autograd.Function looks at was written"), NULL;
   } else {
     wk__graph_node *parent = wk__trace_fresh(r->parent);
     if (!parent) return NULL;
@@ -443,14 +445,22 @@ wk__graph_node *wk__tracer_use(wk__tracer *t, wk_tensor *tensor) {
   return node;
 }
 
-static wk_status check_whole(wk__tracer *t, wk_tensor *tensor) {
+/* A view stays one, of which the function's node is the value. */
+static wk_status check_stands(wk__tracer *t, wk_tensor *tensor) {
   const wk__trace_record *r = wk__trace_record_of(t, tensor);
   if (!r) return wk_error_category();
-  bool whole = !r->parent && r->cell->input < 0 && !r->cell->shared && same_geometry(r->shape, r->cell->whole);
-  return whole ? WK_OK : wk_fail(WK_UNSUPPORTED, "a result that is a view or was there before");
+  bool whole = r->cell->input < 0 && !r->cell->shared && same_geometry(r->shape, r->cell->whole);
+  bool stands = r->parent ? r->version == r->cell->version : whole;
+  return stands ? WK_OK : wk_fail(WK_UNSUPPORTED, "a result that was there before");
 }
 
-static void take_node(wk__trace_cell *c, wk__graph_node *node) {
+static void take_node(wk__trace_record *own, wk__graph_node *node) {
+  wk__trace_cell *c = own->cell;
+  if (own->parent) {
+    own->node = node;
+    own->of_function = true;
+    return;
+  }
   for (wk__trace_record *r = c->records; r; r = r->in_cell)
     if (!r->parent && r->node == c->node && r->version == c->version) r->node = node;
   c->node = node;
@@ -459,7 +469,7 @@ static void take_node(wk__trace_cell *c, wk__graph_node *node) {
 wk_status wk__tracer_stand_for(wk__tracer *t, const wk_op *op, const wk__graph_arg *args, wk_tensor *const *tensors,
                                uint64_t tape_sequence) {
   int count = op->schema.result_count;
-  for (int r = 0; r < count; r++) WK_TRY(check_whole(t, tensors[r]));
+  for (int r = 0; r < count; r++) WK_TRY(check_stands(t, tensors[r]));
   uint64_t outer = wk__thread.mode.tape_sequence;
   wk__thread.mode.tape_sequence = tape_sequence;
   wk__graph_node *node = wk__trace_record_call(t, op, args);
@@ -467,7 +477,7 @@ wk_status wk__tracer_stand_for(wk__tracer *t, const wk_op *op, const wk__graph_a
   for (int r = 0; r < count && node; r++) {
     wk__graph_node *item = node->item_count ? wk__graph_item(t->graph, node, r) : node;
     if (!item) return wk_error_category();
-    take_node(wk__trace_record_of(t, tensors[r])->cell, item);
+    take_node(wk__trace_record_of(t, tensors[r]), item);
   }
   return node ? WK_OK : wk_error_category();
 }

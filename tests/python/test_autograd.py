@@ -224,7 +224,7 @@ def test_nodes():
     assert x.is_leaf and not y.is_leaf and y.output_nr == 0 and x.grad_fn is None
     again = weakref.ref(node)
     del node
-    assert again() is None and y.grad_fn.metadata == {}
+    assert again() is None and y.grad_fn.metadata == {"key": 1}
 
 
 def test_grad_of_intermediates():
@@ -1014,3 +1014,10 @@ def test_no_tensor_has_a_tangent():
     assert primal is x and tangent is None
     with pytest.raises(RuntimeError, match="no level exists"):
         wick.autograd.forward_ad.make_dual(x, x)
+
+
+def test_what_a_backward_hook_leads_through_may_not_be_written():
+    model = wick.nn.Sequential(wick.nn.Linear(3, 4), wick.nn.ReLU(inplace=True))
+    model[1].register_full_backward_hook(lambda module, grad_in, grad_out: None)
+    with pytest.raises(RuntimeError, match="Output 0 of BackwardHookFunction is a view and is being modified inplace"):
+        model(wick.ones(2, 3))

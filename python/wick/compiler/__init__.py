@@ -211,6 +211,18 @@ def _shared_names():
     return frozenset(name for name, value in vars(Module()).items() if isinstance(value, (dict, set)))
 
 
+def _node_by_node(module, settings):
+    """forward, compiled at the first call, whose results have the nodes on the tape that eager code gives them."""
+    made = []
+
+    def forward(*args, **kwargs):
+        if not made:
+            made.append(_compiled(module.forward, {**settings, "keeps_tape": True}))
+        return made[0](*args, **kwargs)
+
+    return forward
+
+
 def _of_module(module, settings):
     """Another module over the same parameters and attributes, of a class that isinstance takes for the same."""
     kind = _class_of_compiled(type(module))
@@ -218,6 +230,7 @@ def _of_module(module, settings):
     made.__dict__.update((name, module.__dict__[name]) for name in _shared_names() if name in module.__dict__)
     made.__dict__["_orig_mod"] = module
     made.__dict__["_compiled_forward"] = _compiled(module.forward, settings)
+    made.__dict__["_forward_node_by_node"] = _node_by_node(module, settings)
     made.__dict__["dynamo_ctx"] = functools.partial(_of_function, settings=settings)  # compiles other methods alike
     return made
 

@@ -32,6 +32,8 @@ class RemovableHandle:
             hooks.pop(self.id, None)
         self.id = None  # another hook may get it
 
+    remove._wick_effect = True  # of the handle of a hook that each replay registers again
+
     def __getstate__(self):
         return self.hooks_dict_ref(), self.id, tuple(ref() for ref in self.extra_dict_ref)
 
@@ -46,6 +48,10 @@ class RemovableHandle:
 
     def __exit__(self, exc_type, exc, traceback):
         self.remove()
+
+
+def _call_hook(hook, *args):
+    return hook(*args)
 
 
 def unserializable_hook(hook):
@@ -83,9 +89,9 @@ def _checked(result, expected, which):
 class BackwardHook:
     """The backward hooks of one module call.
 
-    Identity functions on the way in and on the way out see the gradients pass: the one on the outputs runs the
-    pre-hooks and keeps grad_output; the one on the inputs has grad_input, which is when the hooks run. When no input
-    requires grad the hooks run at the outputs, with None for every grad_input.
+    Identity functions on the way in and on the way out see the gradients pass, by hooks of their nodes: the one on the
+    outputs runs the pre-hooks and keeps grad_output; the one on the inputs has grad_input, which is when the hooks run.
+    When no input requires grad the hooks run at the outputs, with None for every grad_input.
     """
 
     def __init__(self, module, hooks, pre_hooks):
@@ -97,26 +103,29 @@ class BackwardHook:
 
     def setup_input_hook(self, args):
         self.n_inputs = len(args)
-        args, self.input_places, self.inputs_seen = self._pass_through(args, self._on_inputs)
+        args, self.input_places = self._pass_through(args, self._on_inputs)
+        self.inputs_seen = bool(self.input_places)
         return args
 
     def setup_output_hook(self, result):
         outputs = _as_tuple(result)
         self.n_outputs = len(outputs)
-        outputs, self.output_places, _ = self._pass_through(outputs, self._on_outputs)
+        outputs, self.output_places = self._pass_through(outputs, self._on_outputs)
         return outputs if isinstance(result, tuple) else outputs[0]
 
     def _pass_through(self, values, on_gradients):
-        """The values with their tensors led through an identity; where the tensors stand; whether gradients come."""
+        """The values with their tensors led through an identity, and where those stand that get gradients."""
         places = [i for i, v in enumerate(values) if isinstance(v, _C.Tensor)]
-        if not _C.is_grad_enabled() or not any(values[i].requires_grad for i in places):
-            return values, places, False
-        tensors = _identity_function().apply(on_gradients, *(values[i] for i in places))
-        new = list(values)
-        for i, tensor in zip(places, tensors, strict=True):
+        seen = [i for i in places if values[i].requires_grad] if _C.is_grad_enabled() else []
+        if not seen:
+            return values, ()
+        tensors = _identity_function().apply(*(values[i] for i in seen))
+        new = [v.view_as(v) if i in places and i not in seen else v for i, v in enumerate(values)]
+        for i, tensor in zip(seen, tensors, strict=True):
             new[i] = tensor
+        tensors[0].grad_fn.register_prehook(on_gradients)
         kind = type(values)
-        return (kind(new) if kind is tuple else kind(*new)), places, True
+        return (kind(new) if kind is tuple else kind(*new)), seen
 
     def _spread(self, gradients, places, length):
         full = [None] * length
@@ -168,17 +177,16 @@ def _identity_function():
         from ..autograd import Function
 
         class BackwardHookFunction(Function):
+            _hands_gradients_on = True  # those that do not arrive stay away
+
             @staticmethod
-            def forward(ctx, on_gradients, *tensors):
-                ctx.on_gradients = on_gradients
+            def forward(ctx, *tensors):
                 ctx.set_materialize_grads(False)
-                same = tuple(t.view_as(t) for t in tensors)
-                ctx.mark_non_differentiable(*(s for s, t in zip(same, tensors, strict=True) if not t.requires_grad))
-                return same
+                return tuple(t.view_as(t) for t in tensors)
 
             @staticmethod
             def backward(ctx, *gradients):
-                return None, *ctx.on_gradients(gradients)
+                return gradients
 
         _identity = BackwardHookFunction
     return _identity

@@ -131,7 +131,10 @@ static PyObject *attribute_of_tape(wk__frame *f, wk__recording *r, PyObject *own
     return wk__refuse(f, "attribute %s of a tensor", TEXT(name));
   if (foreign && t->keys & WK__KEY_AUTOGRAD && !wk__was_written(r, wk__reg_find(r, owner), name))
     wk__check_once(r, WK__CHECK_LEAF, wk__reg_find(r, owner), leaf, NULL);
-  return PyObject_GetAttr(owner, name);
+  PyObject *found = PyObject_GetAttr(owner, name);
+  bool node = found && !foreign && (wk__is_own_node(r, found) || wk__is_own_context(f, found));
+  if (node) wk__note_node(r, found, owner);
+  return found;
 }
 
 /* How often a tensor of the region's own has been written, and what it is a view of: the same in each call. */
@@ -423,7 +426,7 @@ static PyObject *attribute_in_its_own_way(wk__frame *f, wk__recording *r, PyObje
 }
 
 /* What C code has given for an effect, the handle of a hook, say: it belongs to what that has changed. */
-static bool is_of_effect(const wk__recording *r, PyObject *o) {
+bool wk__is_of_effect(const wk__recording *r, PyObject *o) {
   wk__reg reg = wk__reg_find(r, o);
   if (reg < 0 || r->registers[reg].kind != WK__REG_MADE) return false;
   for (int64_t i = 0; i < r->step_count; i++)
@@ -432,8 +435,11 @@ static bool is_of_effect(const wk__recording *r, PyObject *o) {
 }
 
 static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
-  if (is_of_effect(r, owner)) return wk__refuse(f, "attribute %s of what an effect has given", TEXT(name));
+  PyObject *in_class = wk__is_of_effect(r, owner) ? wk__type_attribute(Py_TYPE(owner), name) : NULL;
+  if (wk__is_of_effect(r, owner) && !(in_class && wk__has_mark(in_class, WK__MARK_EFFECT)))
+    return wk__refuse(f, "attribute %s of what an effect has given", TEXT(name));
   if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return failed(f, r);
+  if (in_class) return wk__reg_constant(r, in_class) < 0 ? failed(f, r) : PyObject_GetAttr(owner, name);
   bool module = PyObject_TypeCheck(owner, f->session->binding->module_type);
   if (!module && !finds_attributes_as_usual(Py_TYPE(owner))) return attribute_in_its_own_way(f, r, owner, name);
   return attribute_as_usual(f, r, owner, name, PyObject_GetAttr);
@@ -541,6 +547,8 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   if (wk__is_view_of_others(owner) && wk__is_foreign(r, owner))
     return wk__refuse_as(f, WK__REFUSED_LEFT_OVER, "attribute %s of a %s from outside", TEXT(name),
                          Py_TYPE(owner)->tp_name);
+  if (wk__is_own_node(r, owner) && PyUnicode_CompareWithASCIIString(name, "metadata") == 0)
+    return wk__node_metadata(f, r, owner, name);
   if (!wk__know_bound(f, r, owner)) return NULL;
   if (wk__is_plain_value(b, owner) || PyFunction_Check(owner) || wk__is_partial(Py_TYPE(owner)) ||
       PyCFunction_Check(owner) || PyMethod_Check(owner) || is_namespace_of_values(owner) ||

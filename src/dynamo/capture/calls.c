@@ -373,6 +373,13 @@ static PyObject *enter_mode(wk__frame *f, PyObject *callable, PyObject *const *a
   return wk__plain_call(f, callable, args, count, names);
 }
 
+/* What a pass that the region has begun does at its end is a part of it. */
+static PyObject *queue_callback(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count) {
+  if (wk__thread.backward_depth <= f->session->backward_depth_at_start)
+    return wk__refuse(f, "a callback for the end of a backward pass that began outside");
+  return wk__plain_call(f, callable, args, count, NULL);
+}
+
 /* The classes of what is given decide, and the thread's state, which is guarded. */
 static PyObject *core_function(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
@@ -387,6 +394,7 @@ static PyObject *core_function(wk__frame *f, const char *name, PyObject *callabl
   if (strcmp(name, "_control_next") == 0) return wk__plain_call(f, callable, args, count, names);
   if (strcmp(name, "_branch_end") == 0 || strcmp(name, "_loop_end") == 0)
     return control_end(f, callable, args, count, names);
+  if (strcmp(name, "_queue_callback") == 0 && !names) return queue_callback(f, callable, args, count);
   wk__knowledge what = wk__known_function("wick", name)->what;
   bool looks = what == WK__KNOWN_LOOKS || (what == WK__KNOWN_AUTOCAST && !names_other_device(name, args, count));
   if (looks) return wk__call_looking(f, callable, args, count, names);
@@ -743,6 +751,14 @@ static bool python_by_code(wk__frame *f, wk__recording *r, PyObject *function, P
   return true;
 }
 
+/* A method that says so, of what an effect has given. */
+static bool is_effect(const wk__frame *f, PyObject *function, PyObject *callable, PyObject *const *args,
+                      Py_ssize_t count) {
+  if (!wk__has_mark(function, WK__MARK_EFFECT)) return false;
+  PyObject *self = PyMethod_Check(callable) ? PyMethod_GET_SELF(callable) : count ? args[0] : NULL;
+  return self && wk__is_of_effect(f->session->recording, self);
+}
+
 static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *callable, PyObject *const *args,
                                  Py_ssize_t count, PyObject *names) {
   PyObject *disabled = mark_of(function, "_wick_disable");
@@ -760,6 +776,8 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
   bool by_code = what == WK__KNOWN_BY_CODE;
   if (by_code && python_by_code(f, f->session->recording, function, callable, args, count, names, &result))
     return result;
+  if (is_effect(f, function, callable, args, count))
+    return wk__effect(f, f->session->recording, callable, args, count, names);
   if (mark_of(function, "_wick_whole")) return wk__plain_call(f, callable, args, count, names);
   return enter(f, callable, args, count, names);
 }

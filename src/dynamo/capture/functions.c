@@ -11,6 +11,8 @@
  * changed. Tests: tests/python/capture/test_functions.py. */
 #include "autograd/function_op.h"
 #include "dynamo/capture/history.h"
+#include "dynamo/capture/own_state.h"
+#include "dynamo/capture/record_parts.h"
 #include "ops/internal.h"
 
 typedef struct trial trial;
@@ -28,6 +30,9 @@ struct trial {
   wk__graph_node *result_nodes[WK__MAX_RESULTS], *grad_nodes[WK__MAX_RESULTS];
   wk__graph_node *input_nodes[WK__MAX_ARGS], *out_nodes[WK__MAX_ARGS];
   int result_count, input_count;
+  PyObject *code;      /* borrowed: what is run, with all that it can reach of the region's own */
+  wk__own_state *held; /* owned: as it was before */
+  int64_t steps_before;
   int inputs_before;
   const wk__graph_node *before;
 };
@@ -123,11 +128,25 @@ static wk_status call_backward(trial *t) {
   return status;
 }
 
+/* Changes of the region's own objects were none of the program. */
+static wk_status undo_changes(const trial *t) {
+  PyErr_Clear();
+  wk__recording *r = t->recording;
+  for (int64_t i = t->steps_before; t->session->recording == r && i < r->step_count; i++)
+    r->steps[i].undone |= r->steps[i].dest < 0;
+  if (wk__own_state_is_same(t->held)) return WK_OK;
+  if (wk__own_state_put_back(t->held) < 0) wk__record_failed(r, "what was only tried cannot be undone");
+  PyErr_Clear();
+  return refuse("it changes what the region has made");
+}
+
 /* While it lasts nothing of it may be noticed; see wk__recording.tries and after_step. */
 static wk_status try_run(trial *t) {
   wk__session *s = t->session;
   wk__recording *r = t->recording;
+  if (!(t->held = wk__own_state_keep(s, t->code, true))) return refuse("what it may change cannot be compared");
   t->inputs_before = wk__tracer_input_count(s->tracer);
+  t->steps_before = r->step_count;
   t->before = wk__tracer_graph(s->tracer)->last;
   WK_TRY(wk__tracer_try_begin(s->tracer));
   r->tries = true;
@@ -140,7 +159,41 @@ static wk_status try_run(trial *t) {
     if (status == WK_OK && !well) status = refuse("it does what cannot be tried");
     r->tries = r->tries_in_vain = r->tries_modes = false;
   }
-  return status;
+  wk_status undone = undo_changes(t);
+  return status == WK_OK ? undone : status;
+}
+
+/* ---- what was found out by it, until the region's end ---- */
+
+/* Of hooks without their dictionary: others may come and go, which the nodes are counted for. */
+static wk_status keep_tried(trial *t) {
+  wk__recording *r = t->recording;
+  PyObject *code = t->hooks ? PyDict_Values(t->hooks) : Py_NewRef(t->code);
+  wk__own_state_release(t->held);
+  t->held = code ? wk__own_state_keep(t->session, code, false) : NULL;
+  wk__bury(code);
+  if (!t->held) return refuse("what it may change cannot be compared");
+  WK_TRY(wk__grow(&r->tried, &r->tried_capacity, r->tried_count + 1, sizeof *r->tried));
+  r->tried[r->tried_count++] = (struct wk__tried_call){.sequence = t->sequence, .held = t->held};
+  t->held = NULL;
+  return WK_OK;
+}
+
+void wk__forget_tried(wk__recording *r) {
+  for (int64_t i = 0; i < r->tried_count; i++) wk__own_state_release(r->tried[i].held);
+  r->tried_count = 0;
+}
+
+/* A later call of the hook, or of `backward`, would find something else than the trial has. */
+void wk__check_tried(wk__session *s, wk__recording *r) {
+  for (int64_t i = 0; i < r->tried_count; i++) {
+    const struct wk__tried_call *call = &r->tried[i];
+    if (wk__own_state_is_same(call->held)) continue;
+    wk__map_remove(&r->functions, call->sequence);
+    wk__map_remove(&r->hooks, call->sequence);
+    r->has_functions = true;
+    if (call->key && wk__map_set(&s->compiled->functions_in_vain, call->key, s->compiled) != WK_OK) wk_error_clear();
+  }
 }
 
 /* ---- what comes out ---- */
@@ -156,7 +209,8 @@ static wk_status make_operator(trial *t) {
                                     .result_count = t->result_count,
                                     .input_count = t->input_count,
                                     .before = t->before,
-                                    .once = t->once};
+                                    .once = t->once,
+                                    .hands_on = t->applied && t->applied->hands_on};
   WK_TRY(wk__function_create(&parts, &op, args));
   wk_status status = wk__tracer_stand_for(t->session->tracer, op, args, t->results, t->sequence);
   wk__op_hold(op, -1);
@@ -167,10 +221,12 @@ static wk_status record_function(trial *t) {
   const wk__applied *a = t->applied;
   if (a->writes) return refuse("it writes its inputs");
   WK_TRY(find_results(t));
-  if (!a->materializes && t->result_count > 1) return refuse("several results, and no zeros for their gradients");
+  if (!a->materializes && !a->hands_on && t->result_count > 1)
+    return refuse("several results, and no zeros for their gradients");
   WK_TRY(find_inputs(t));
   WK_TRY(try_run(t));
   WK_TRY(make_operator(t));
+  WK_TRY(keep_tried(t));
   return wk__map_set(&t->recording->functions, t->sequence, t->session);
 }
 
@@ -179,14 +235,15 @@ static bool can_record(const wk__session *s) {
 }
 
 /* What cannot be recorded is done as the program says, and its history is none of the graph's. */
-static void finish(trial *t, wk_status status) {
+static bool finish(trial *t, wk_status status) {
   for (int k = 0; k < t->result_count; k++) wk__release(t->grads[k]);
-  if (status == WK_OK) return;
+  wk__own_state_release(t->held);
+  if (status == WK_OK) return true;
   if (wk__log_on(WK__LOG_BREAKS))
     wk__log_print(WK__LOG_BREAKS, "%s is not made by the graph: %s", t->name, wk_error_message());
   wk_error_clear();
   PyErr_Clear();
-  if (t->session->recording == t->recording) t->recording->has_functions = true;
+  return false;
 }
 
 void wk__dynamo_applied(const wk__applied *applied) {
@@ -198,8 +255,9 @@ void wk__dynamo_applied(const wk__applied *applied) {
              .name = applied->node->name,
              .sequence = applied->node->sequence,
              .once = applied->once,
+             .code = applied->context,
              .applied = applied};
-  finish(&t, record_function(&t));
+  if (!finish(&t, record_function(&t)) && s->recording == t.recording) t.recording->has_functions = true;
 }
 
 /* ---- hooks of a tensor ---- */
@@ -209,7 +267,7 @@ static wk_status call_hooks(trial *t) {
   const wk__binding *b = t->session->binding;
   PyObject *all = PyDict_Values(t->hooks), *grad = all ? b->wrap(b->state, wk__retain(t->grads[0])) : NULL;
   for (Py_ssize_t i = 0; grad && i < PyList_GET_SIZE(all); i++) {
-    PyObject *made = PyObject_CallOneArg(PyList_GET_ITEM(all, i), grad);
+    PyObject *made = b->call_hook(PyList_GET_ITEM(all, i), &grad, 1);
     if (made == Py_None)
       Py_DECREF(made);
     else
@@ -253,13 +311,14 @@ static wk_status record_hooks(trial *t, wk_tensor *tensor) {
   WK_TRY(try_run(t));
   WK_TRY(make_operator(t));
   WK_TRY(node_of(t, tensor, &now));
+  WK_TRY(keep_tried(t));
   WK_TRY(wk__map_set(&t->recording->hooked_nodes, (uintptr_t)now, t->input_nodes[0]));
   return wk__map_set(&t->recording->hooks, t->sequence, (void *)PyDict_GET_SIZE(t->hooks));
 }
 
-void wk__dynamo_hooked(wk_tensor *tensor) {
+bool wk__dynamo_hooked(wk_tensor *tensor) {
   wk__session *s = wk__thread.session;
-  if (!can_record(s)) return;
+  if (!can_record(s)) return false;
   const wk_node *grad_fn = wk__grad_fn(tensor);
   wk__string name = {0};
   wk__node_print_name(&name, grad_fn);
@@ -268,9 +327,11 @@ void wk__dynamo_hooked(wk_tensor *tensor) {
              .run = call_hooks,
              .name = name.text ? name.text : "",
              .sequence = grad_fn->sequence,
+             .code = s->binding->tensor_hooks(tensor),
              .hooks = s->binding->tensor_hooks(tensor)};
-  finish(&t, grad_fn->result_count == 1 ? record_hooks(&t, tensor) : refuse("one of several results"));
+  bool made = finish(&t, grad_fn->result_count == 1 ? record_hooks(&t, tensor) : refuse("one of several results"));
   wk__string_release(&name);
+  return made;
 }
 
 bool wk__dynamo_captures(void) { return wk__thread.session && wk__thread.session->mode == WK__MODE_CAPTURE; }

@@ -13,6 +13,10 @@ typedef struct wk__tape_walk {
   wk__recording *recording; /* borrowed: which programs' own nodes and hooks the graph makes */
   const wk__binding *binding;
 } wk__tape_walk;
+/* What the graph makes of programs' own derivatives is right to the region's end, or is not kept. (functions.c) */
+void wk__check_tried(wk__session *session, wk__recording *recording);
+/* Hooks that the tape has, and not the graph: replays register them again. (hooks.c) */
+void wk__note_left_hooks(const wk__session *session, wk__recording *recording);
 void wk__tape_walk_release(wk__tape_walk *walk);
 
 /* An output's tape: kept for replay when it can still be run, else only the name of its end, where it leads and why

@@ -274,7 +274,9 @@ static bool usable(inspection i, PyObject *o) {
   if (i.looks && is_builtin_id(o)) return wk__refuse(f, "C code calls id()"), false;
   if (is_harmless(f, o)) return wk__know_bound(f, r, o);
   if (wk__known_class(t) == WK__CLASS_VALUE) return wk__is_that_one(r, o);
-  if (i.looks && t == wk__weak_reference_type() && wk__is_own_object(r, o)) return know_referent(r, o);
+  bool weak = t == wk__weak_reference_type();
+  if (weak && i.looks && !wk__is_foreign(r, o)) return know_referent(r, o);
+  if (weak && !i.looks) return true;
   if (wk__is_own_object(r, o)) return held_usable(i, o);
   if (wk__is_own_node(r, o)) return true;
   if (wk__compiled_function(b, o)) return wk__is_that_one(r, o);

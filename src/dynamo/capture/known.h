@@ -171,6 +171,25 @@ PyObject *wk__draw(PyObject *random, PyObject *method, int bits);  // -> new; bi
 bool wk__can_look_ahead(const wk__recording *r, PyObject *iterator);
 /* Takes from such a one: 1 with the item, 0 at its end, -1 refused. */
 int wk__take_upcoming(wk__frame *f, wk__recording *r, PyObject *iterator, PyObject **out_item);
+/* What a call that is an effect has given, the handle of a hook, say. It is changed by effects alone: by functions with
+ * this attribute. */
+#define WK__MARK_EFFECT "_wick_effect"
+bool wk__is_of_effect(const wk__recording *r, PyObject *o);
+static inline bool wk__has_mark(PyObject *function, const char *mark) {
+  PyObject *dict = PyFunction_Check(function) ? ((PyFunctionObject *)function)->func_dict : NULL;
+  return dict && PyDict_GetItemString(dict, mark);
+}
+/* ---- hooks.c ---- */
+/* tensor.register_hook(hook), register_post_accumulate_grad_hook(hook) */
+PyObject *wk__tensor_hook_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
+                               PyObject *const *args, Py_ssize_t count, PyObject *hook);  // -> new
+/* A backward pass has come to a leaf: which hooks one from outside has becomes known. */
+void wk__observe_leaf_hooks(const wk__session *s, wk__recording *r, wk_tensor *leaf);
+/* node.register_hook(hook), register_prehook(hook), of the tape that the region has written */
+PyObject *wk__node_hook_call(wk__frame *f, wk__recording *r, PyObject *node, const char *name, PyObject *callable,
+                             PyObject *const *args, Py_ssize_t count, PyObject *hook);        // -> new
+PyObject *wk__node_metadata(wk__frame *f, wk__recording *r, PyObject *node, PyObject *name);  // -> new
+void wk__note_node(wk__recording *r, PyObject *node, PyObject *tensor); /* it is the grad_fn of that tensor */
 /* ---- logs.c ---- */
 /* Logger._log: what it is given, the logger first. */
 PyObject *wk__log_call(wk__frame *f, wk__recording *r, PyObject *const *given, Py_ssize_t count,

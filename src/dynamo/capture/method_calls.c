@@ -243,27 +243,6 @@ static PyObject *reshape_in_place(wk__frame *f, PyObject *self, const char *name
   return result;
 }
 
-/* Of a result of the region's own: the graph makes the hook again, where it computes and does nothing else
- * (functions.c). Where that is not so and a history with it has gone on outside, the call is a break from then on, as
- * that of an autograd.Function is. */
-static PyObject *hook_own(wk__frame *f, wk_tensor *t, PyObject *callable, PyObject *const *args, Py_ssize_t count,
-                          PyObject *hook) {
-  wk__compiled *c = f->session->compiled;
-  uintptr_t key = (uintptr_t)(PyFunction_Check(hook) ? PyFunction_GET_CODE(hook) : (PyObject *)Py_TYPE(hook));
-  if (c->functions_break && wk__map_get(&c->functions_in_vain, key)) {
-    f->session->recording->keeps_tape = true;
-    return wk__refuse(f, "a hook of a tensor, whose history goes on outside");
-  }
-  PyObject *handle = wk__plain_call(f, callable, args, count, NULL);
-  if (!handle) return NULL;
-  wk__dynamo_hooked(t);
-  wk__recording *r = f->session->recording;
-  PyObject *hooks = r ? BINDING->tensor_hooks(t) : NULL;
-  if (hooks && wk__map_set(&r->hook_dicts, (uintptr_t)hooks, hooks) != WK_OK) wk__record_failed(r, "out of memory");
-  if (wk__map_set(&c->functions_in_vain, key, c) != WK_OK) wk_error_clear();
-  return handle;
-}
-
 /* tensor.retain_grad() of what the region has computed. Where somebody can see the tensor already this is noted, else
  * when somebody can (reconstruct.c). */
 static PyObject *retain_grad(wk__frame *f, wk__recording *r, PyObject *self, PyObject *callable, PyObject *const *args,
@@ -272,25 +251,6 @@ static PyObject *retain_grad(wk__frame *f, wk__recording *r, PyObject *self, PyO
   bool seen = result && wk__reg_find(r, self) >= 0;
   if (seen && !wk__note_retained(r, BINDING, self)) wk__record_failed(r, "a gradient that cannot be asked for again");
   return result;
-}
-
-/* tensor.register_hook(hook) and register_post_accumulate_grad_hook(hook). One from outside gets the hook in each
- * replay. */
-static PyObject *register_hook(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
-                               PyObject *const *args, Py_ssize_t count, PyObject *hook) {
-  wk_tensor *t = BINDING->tensor_of(self);
-  const wk_node *grad_fn = t->autograd || t->base ? wk__grad_fn(t) : NULL;
-  if (grad_fn && grad_fn->sequence >= f->session->watcher.first && strcmp(name, "register_hook") == 0)
-    return hook_own(f, t, callable, args, count, hook);
-  if (!wk__is_foreign(r, self) || r->tries) return wk__refuse(f, "Tensor.%s() of a leaf of the region's own", name);
-  PyObject *method = PyObject_GetAttrString((PyObject *)BINDING->tensor_type, name);
-  PyObject *handle = method ? wk__plain_call(f, callable, args, count, NULL) : NULL;
-  PyObject *items[] = {method, self, hook};
-  bool noted = handle && wk__reg_constant(r, method) >= 0 &&
-               wk__did(r, BINDING, WK__DO_EFFECT, handle, items, WK_COUNT(items), NULL) == 0;
-  Py_XDECREF(method);
-  if (handle && !noted) wk__record_failed(r, "a hook that cannot be registered again");
-  return handle;
 }
 
 /* The region has written it: what is done to it is done to the region's own. */
@@ -313,7 +273,7 @@ static PyObject *tensor_method(wk__frame *f, wk__recording *r, PyObject *self, c
   wk__knowledge what = wk__known_function("Tensor", name)->what;
   r->keeps_tape |= strcmp(name, "retain_grad") == 0;
   bool hooks = strcmp(name, "register_hook") == 0 || strcmp(name, "register_post_accumulate_grad_hook") == 0;
-  if (!names && given == 1 && hooks) return register_hook(f, r, self, name, callable, args, count, rest[0]);
+  if (!names && given == 1 && hooks) return wk__tensor_hook_call(f, r, self, name, callable, args, count, rest[0]);
   if (what == WK__KNOWN_RESHAPES) return reshape_in_place(f, self, name, callable, args, count, names, self_is_first);
   bool item = !names && !given && strcmp(name, "item") == 0, list = !names && !given && strcmp(name, "tolist") == 0;
   PyObject *counted = item ? wk__counted_item(f, self) : list ? wk__counted_list(f, self) : NULL;
@@ -383,9 +343,11 @@ static PyObject *apply_function(wk__frame *f, wk__recording *r, PyObject *class,
     return wk__refuse_as(f, WK__REFUSED_VALUE, "an autograd.Function, whose history goes on outside");
   if (wk__depend_on_type(r, (PyTypeObject *)class) < 0) return wk__refuse(f, "%s", r->failed);
   bool before = r->has_functions;
+  int64_t tried = r->tried_count;
   r->has_functions = false;
   PyObject *result = wk__plain_call(f, callable, args, count, names);
   if (wk__recording_of(f) != r) return result;
+  if (r->tried_count > tried) r->tried[r->tried_count - 1].key = (uintptr_t) class;
   if (r->has_functions && wk__map_set(&compiled->functions_in_vain, (uintptr_t) class, compiled) != WK_OK)
     wk_error_clear(); /* it is tried again */
   r->has_functions |= before;
@@ -468,6 +430,10 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
   bool class_method =
       PyType_Check(self) && !self_is_first && wk__known_method((PyTypeObject *)self, name)->what == WK__KNOWN_LOOKS;
   if (class_method) return wk__call_looking(f, callable, args, count, names);
+  bool hooks = strcmp(name, "register_hook") == 0 || strcmp(name, "register_prehook") == 0;
+  bool one = !names && count - self_is_first == 1;
+  if (hooks && one && (wk__is_own_node(r, self) || wk__is_own_context(f, self)))
+    return wk__node_hook_call(f, r, self, name, callable, args, count, args[self_is_first]);
   if (wk__is_own_node(r, self) && strcmp(name, "name") == 0) return wk__plain_call(f, callable, args, count, names);
   if (wk__is_mode(f, t)) {
     result = wk__plain_call(f, callable, args, count, names);

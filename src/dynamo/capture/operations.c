@@ -435,25 +435,23 @@ static PyObject *call_spread(wk__frame *f, wk__recording *r, PyObject *callable,
   return result;
 }
 
-PyObject *wk__op_call_spread(wk__frame *f, PyObject *callable, PyObject *args, PyObject *keywords) {
-  RECORDING(wk__plain_call_spread(f, callable, args, keywords));
-  if (!wk__passed_on(f, args) || (keywords && !wk__passed_on(f, keywords))) return NULL;
+PyObject *wk__op_spread_tuple(wk__frame *f, PyObject *args) {
+  RECORDING(Py_NewRef(args));
+  if (PyTuple_CheckExact(args) || !(Py_TYPE(args)->tp_iter || PySequence_Check(args))) return Py_NewRef(args);
+  if (!wk__passed_on(f, args)) return NULL;
   const wk__frame *before = f->session->handing;
   f->session->handing = wk__hands_on(f, args) ? f : NULL;
-  PyObject *tuple = PyTuple_CheckExact(args) ? Py_NewRef(args) : PySequence_Tuple(args);
+  PyObject *tuple = PySequence_Tuple(args);
   f->session->handing = before;
-  if (tuple && wk__recording_of(f) != r) { /* an iterable's own code has ended it */
-    PyObject *result = wk__plain_call_spread(f, callable, tuple, keywords);
-    Py_DECREF(tuple);
-    return result;
-  }
-  if (!tuple || (keywords && !PyDict_Check(keywords))) {
-    Py_XDECREF(tuple);
-    return PyErr_Occurred() ? NULL : wk__refuse(f, "keywords of a mapping");
-  }
-  PyObject *result = call_spread(f, r, callable, tuple, keywords);
-  Py_DECREF(tuple);
-  return result;
+  return tuple;
+}
+
+PyObject *wk__op_call_spread(wk__frame *f, PyObject *callable, PyObject *args, PyObject *keywords) {
+  RECORDING(wk__plain_call_spread(f, callable, args, keywords));
+  if (!PyTuple_CheckExact(args)) return wk__plain_call_spread(f, callable, args, keywords); /* it is an error */
+  if (!wk__passed_on(f, args) || (keywords && !wk__passed_on(f, keywords))) return NULL;
+  if (keywords && !PyDict_Check(keywords)) return wk__refuse(f, "keywords of a mapping");
+  return call_spread(f, r, callable, args, keywords);
 }
 
 /* ================================================= making things ================================================= */

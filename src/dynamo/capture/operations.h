@@ -53,7 +53,9 @@ PyObject *wk__op_convert(wk__frame *f, PyObject *value, int conversion);  // -> 
 /* ---- calls. args: (count) positional ones, then one for each name; args[-1] may be overwritten for the time of the
  * call, as with PY_VECTORCALL_ARGUMENTS_OFFSET. ---- */
 PyObject *wk__op_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
-                      PyObject *keyword_names);                                                      // -> new
+                      PyObject *keyword_names);  // -> new
+/* What is behind the * of a call, once it has been gone over: that happens once, also where the call is refused. */
+PyObject *wk__op_spread_tuple(wk__frame *f, PyObject *args);                                         // -> new; NULL
 PyObject *wk__op_call_spread(wk__frame *f, PyObject *callable, PyObject *args, PyObject *keywords);  // -> new; or NULL
 
 /* ---- making things. count is that of items: twice the pairs for a map. ---- */

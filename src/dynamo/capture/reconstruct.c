@@ -377,6 +377,11 @@ static PyObject *detached(const wk__binding *b, PyObject *o) {  // -> new
 
 /* A leaf of the region's own is no value of the graph, which would have no gradient: it is made of one. */
 static wk__reg made_parameter(wk__recording *r, const wk__binding *b, PyObject *o) {
+  const wk__autograd *a = b->tensor_of(o)->autograd;
+  if (a && (a->hooks || a->accumulate_hooks)) {
+    wk__record_failed(r, "a parameter that the region has made, with hooks");
+    return -1;
+  }
   PyObject *make = PyObject_GetAttrString((PyObject *)b->tensor_type, "_make_subclass"), *data = detached(b, o);
   PyObject *flag = PyBool_FromLong(b->tensor_of(o)->keys & WK__KEY_AUTOGRAD), *grad = b->grad_of(o);
   PyObject *items[] = {make, (PyObject *)Py_TYPE(o), data, flag};
@@ -441,6 +446,12 @@ static wk__reg made_tensor(wk__recording *r, const wk__binding *b, PyObject *o) 
   return reg < 0 || !with_attributes(r, b, o) || !with_retained_grad(r, b, o) ? -1 : reg;
 }
 
+/* A node of the tape: tensor.grad_fn. */
+static wk__reg made_node(wk__recording *r, const wk__binding *b, PyObject *o) {
+  r->keeps_tape = true;
+  return made_builtin_method(r, b, o, wk__tensor_of_node(r, o), "grad_fn");
+}
+
 static bool has_identities(const wk__recording *r, PyObject *set) {
   PyObject *items = r->identity_count ? PySequence_Tuple(set) : NULL;
   bool found = false;
@@ -462,6 +473,9 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
       t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || wk__known_class(t) == WK__CLASS_VALUE)
     return wk__reg_constant(r, o);
   if (PyObject_TypeCheck(o, b->tensor_type)) return made_tensor(r, b, o);
+  if (wk__tensor_of_node(r, o)) return made_node(r, b, o);
+  wk__reg handle = wk__note_handle(r, b, o);
+  if (handle >= 0 || r->failed[0]) return handle;
   if (PyTuple_Check(o)) return made_tuple(r, b, o);
   if (t == &PyList_Type) return made_of(r, b, o, WK__DO_LIST, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
   if (t == &PyDict_Type) return made_dict(r, b, o);

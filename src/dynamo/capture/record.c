@@ -40,6 +40,8 @@ void wk__recording_empty(wk__recording *r) {
   for (int64_t i = 0; i < r->read_count; i++) let_go(&r->reads[i].object, r->reads[i].borrowed);
   for (int64_t i = 0; i < r->step_count; i++) let_go(&r->steps[i].object, false);
   wk__forget_identities(r);
+  wk__forget_tried(r);
+  wk__forget_left_hooks(r);
   wk__let_kept_go(r);
   for (int64_t i = 0; i < r->versioned_count; i++)
     let_go(&r->versioned[i], r->versioned_borrowed && r->versioned_borrowed[i]);
@@ -59,11 +61,15 @@ void wk__recording_release(wk__recording *r) {
   wk__free(r->symbols);
   wk__free(r->identities);
   wk__free(r->kept);
+  wk__free(r->tried);
+  wk__free(r->left_hooks);
   wk__map_release(&r->expressions);
   wk__map_release(&r->functions);
   wk__map_release(&r->hooks);
   wk__map_release(&r->hook_dicts);
   wk__map_release(&r->hooked_nodes);
+  wk__map_release(&r->node_tensors);
+  wk__map_release(&r->hooked_leaves);
   wk__map_release(&r->fresh);
   wk__map_release(&r->by_object);
   wk__map_release(&r->read_before);
@@ -209,6 +215,8 @@ static bool read_is_fixed(const wk__recording *r, wk__read_kind kind, wk__reg a,
     case WK__READ_ITEM:
       return is_fixed(r, a) && PyTuple_Check(r->registers[a].object);
     case WK__READ_CLOSURE:
+    case WK__READ_HOOKS: /* a new one counts as a change of the tensor */
+    case WK__CHECK_NO_HOOKS:
       return is_fixed(r, a);
     case WK__READ_INSTANCE: /* that a tensor gets a dictionary changes no version */
       return is_fixed(r, a) && r->registers[a].spec < 0;

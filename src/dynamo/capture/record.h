@@ -29,6 +29,7 @@ typedef enum wk__read_kind {
   WK__READ_CLOSURE,   /* cell b of function a */
   WK__READ_DEFAULTS,  /* __defaults__ (b = 0) or __kwdefaults__ (1) of function a */
   WK__READ_GRAD,      /* .grad of tensor a, a tensor */
+  WK__READ_HOOKS,     /* the dictionary of hooks of leaf a (b = 0), or of those behind accumulation (1) */
   WK__READ_FUNCTION,  /* the function object of frame a */
   WK__READ_REFERENT,  /* what weak reference a points at; None when it is gone */
   WK__READ_SYMBOLIC,  /* the value of the expression b over the symbols that have been read, an int */
@@ -50,6 +51,7 @@ typedef enum wk__read_kind {
   WK__CHECK_NO_DICT,   /* a has no instance dictionary entry `object` (and perhaps no dictionary) */
   WK__CHECK_UNBOUND,   /* slot b of frame a (its stack behind the slots), or cell a (b = -1), is empty */
   WK__CHECK_NO_GRAD,   /* tensor a has no .grad */
+  WK__CHECK_NO_HOOKS,  /* leaf a has none, b as of READ_HOOKS */
   WK__CHECK_COMPUTED,  /* tensor a has a grad_fn, and is no view */
   WK__CHECK_LEAF,      /* tensor a is a leaf (b = 1), or is none (0) */
   WK__CHECK_TENSOR,    /* tensor a is as specs[b] says */
@@ -158,6 +160,18 @@ typedef struct wk__symbol {
 
 typedef struct wk__identity wk__identity; /* identities.c */
 
+/* A hook of what the region computes, which the graph does not make. */
+typedef struct wk__left_hook {
+  const char *name;        /* of the method that has registered it */
+  PyObject *owner;         /* owned, as all that follow: the tensor or node that it was called of, */
+  PyObject *tensor;        /* the tensor, whose node it is, */
+  PyObject *hook, *handle; /* what it was given and has given */
+  uint64_t sequence;       /* of the node */
+  bool made;               /* by the graph after all: only its handle is looked for here */
+  bool noted;              /* by a step, since the handle has been seen outside */
+  bool mixed;              /* the graph makes hooks of that node in an operator of its own: this one would run first */
+} wk__left_hook;
+
 typedef struct wk__recording {
   wk__arena arena;
   wk__register *registers;
@@ -196,14 +210,24 @@ typedef struct wk__recording {
   int64_t versioned_count, versioned_capacity;
   uint64_t *versions; /* (versioned_count) when they were first looked at: the region may have changed them since */
   int64_t version_capacity;
-  wk__map read_before;   /* hash of a read -> its object: the same read is made once */
-  int depth;             /* of wk__reg_of in itself */
-  bool has_functions;    /* an autograd.Function has left a node on the tape that the graph does not make */
-  bool keeps_tape;       /* behind its end a tensor of the graph's middle gets a hook: its history has to be there */
-  wk__map functions;     /* sequence of the node of one that it does make -> anything (functions.c) */
-  wk__map hooks;         /* the same of a node whose result has hooks that the graph makes -> so many */
-  wk__map hook_dicts;    /* address of the hooks of a result of the region's own, which no replay has -> anything */
-  wk__map hooked_nodes;  /* the graph's node that makes them -> the node of the value */
+  wk__map read_before;    /* hash of a read -> its object: the same read is made once */
+  int depth;              /* of wk__reg_of in itself */
+  bool has_functions;     /* an autograd.Function has left a node on the tape that the graph does not make */
+  bool keeps_tape;        /* behind its end a tensor of the graph's middle gets a hook: its history has to be there */
+  wk__map functions;      /* sequence of the node of one that it does make -> anything (functions.c) */
+  wk__map hooks;          /* the same of a node whose result has hooks that the graph makes -> so many */
+  wk__map hook_dicts;     /* address of the hooks of a result of the region's own, which no replay has -> anything */
+  wk__map hooked_nodes;   /* the graph's node that makes them -> the node of the value */
+  struct wk__tried_call { /* (tried_count) owned: what the graph makes was computed from what objects held then */
+    uint64_t sequence;
+    uintptr_t key; /* of wk__compiled.functions_in_vain; 0 */
+    struct wk__own_state *held;
+  } * tried;
+  int64_t tried_count, tried_capacity;
+  wk__left_hook *left_hooks;
+  int64_t left_hook_count, left_hook_capacity;
+  wk__map hooked_leaves; /* register and kind of a leaf that the region has hooked -> it had none before, or had */
+  wk__map node_tensors;  /* address of a node's object -> the tensor whose grad_fn it is; both are kept */
   PyObject *drawn_from;  /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
   int draws;             /* so many */
   bool seeded;           /* its generator has been seeded */

@@ -25,6 +25,12 @@ bool wk__is_identity(const wk__recording *r,
 bool wk__holds_identity(const wk__recording *r, PyObject *object); /* it is one, or a tuple that has one */
 wk__reg wk__made_identity(wk__recording *r, const wk__binding *binding, PyObject *number); /* asked for again */
 void wk__forget_identities(wk__recording *r);
+/* ---- functions.c ---- */
+void wk__forget_tried(wk__recording *r);
+/* ---- hooks.c ---- */
+void wk__forget_left_hooks(wk__recording *r);
+wk__reg wk__note_handle(wk__recording *r, const wk__binding *binding, PyObject *handle); /* -1: it is something else */
+PyObject *wk__tensor_of_node(const wk__recording *r, PyObject *node);  // -> borrowed: whose grad_fn it is; NULL
 
 /* ---- same_objects.c ---- */
 /* At the end: what steps change is none of the other objects from outside, or the same one as now. */

@@ -266,6 +266,9 @@ static wk__step call_with_names(wk__frame *f, int count) { return call(f, count,
 static wk__step call_spread(wk__frame *f, bool with_keywords) {
   PyObject *keywords = with_keywords ? *peek(f, 1) : NULL;
   PyObject **base = peek(f, 3 + with_keywords); /* callable and NULL, arguments */
+  PyObject *args = wk__op_spread_tuple(f, base[2]);
+  if (!args) return failed(f);
+  Py_SETREF(base[2], args);
   PyObject *result = wk__op_call_spread(f, base[!WK__CALLABLE_FIRST], base[2], keywords);
   if (!result) return failed(f);
   replace(f, 3 + with_keywords, result);

@@ -13,7 +13,6 @@
 typedef struct python_node {
   PyObject_HEAD wk_node *node; /* owned */
   wk__state *state;
-  PyObject *metadata; /* owned: a dict for programs, made when asked for */
   PyObject *weak_references;
 } python_node;
 
@@ -28,17 +27,21 @@ static void node_dealloc(PyObject *o) {
     self->node->wrapper = NULL;
     wk__node_release(self->node);
   }
-  Py_CLEAR(self->metadata);
   type->tp_free(o);
   Py_DECREF(type);
 }
 static int node_traverse(PyObject *o, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(o));
-  Py_VISIT(((python_node *)o)->metadata);
+  const wk_node *n = node_of(o);
+  if (n && atomic_load(&n->references) == 1) Py_VISIT((PyObject *)n->notes);
   return 0;
 }
 static int node_clear(PyObject *o) {
-  Py_CLEAR(((python_node *)o)->metadata);
+  wk_node *n = node_of(o);
+  if (!n || atomic_load(&n->references) != 1) return 0;
+  PyObject *notes = n->notes;
+  n->notes = NULL;
+  Py_XDECREF(notes);
   return 0;
 }
 
@@ -113,11 +116,18 @@ static PyObject *node_next_functions(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return wk__node_next_functions(((python_node *)self)->state, node_of(self));
 }
+/* A dict, which lasts as long as the node, and not as its object here. */
+static void release_notes(void *notes) {
+  wk__gil gil = wk__gil_hold();
+  if (gil.alive) Py_DECREF((PyObject *)notes);
+  wk__gil_drop(gil);
+}
 static PyObject *node_metadata(PyObject *self, void *unused) {  // -> new
   (void)unused;
-  PyObject **metadata = &((python_node *)self)->metadata;
-  if (!*metadata) *metadata = PyDict_New();
-  return Py_XNewRef(*metadata);
+  wk_node *n = node_of(self);
+  wk__node_release_notes = release_notes;
+  if (!n->notes) n->notes = PyDict_New();
+  return Py_XNewRef((PyObject *)n->notes);
 }
 static PyObject *node_variable(PyObject *self, void *unused) {  // -> new
   (void)unused;

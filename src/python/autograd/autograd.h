@@ -32,7 +32,9 @@ void wk__anomaly_detect(bool on, bool finds_nan);
 /* A RemovableHandle of the hook, which now stands in the tensor's (or node's) ordered dict of hooks. */
 PyObject *wk__tensor_add_hook(wk__state *state, PyObject *tensor, PyObject *hook, bool accumulate);  // -> new
 PyObject *wk__node_add_python_hook(wk__state *state, wk_node *node, PyObject *hook, bool post);      // -> new
-Py_ssize_t wk__hook_count(const wk_node *node);                  /* at the node and at its results */
+Py_ssize_t wk__hook_count(const wk_node *node); /* at the node and at its results */
+/* While something is captured code of C is called by way of Python, whose frames are followed. */
+PyObject *wk__call_hook(PyObject *hook, PyObject *const *args, Py_ssize_t count);  // -> new
 PyObject *wk__tensor_hooks(wk_tensor *tensor, bool accumulate);  // -> borrowed, the dict; NULL when there is none
 /* 0 or -1. The dict is kept: hooks added to it later count. */
 int wk__tensor_set_hooks(wk__state *state, PyObject *tensor, PyObject *dict);

@@ -3,11 +3,14 @@
  * while it runs, since the callables are copied before the first is called.
  * In: what the engine passes. Out: replaced gradients, checked as PyTorch checks them. Tests:
  * tests/python/test_autograd.py. */
+#include "autograd/function_op.h"
+#include "dynamo/dynamo.h"
 #include "python/autograd/autograd.h"
 
 typedef struct hook_context {
   PyObject *dict; /* owned: an OrderedDict {id: callable} */
   wk__state *state;
+  int first, shown; /* of a node's gradients, behind it; shown 0: all */
 } hook_context;
 
 static void release_context(void *context) {
@@ -21,7 +24,7 @@ static void release_context(void *context) {
 static hook_context *make_context(wk__state *state, PyObject *dict) {
   hook_context *c = wk__alloc(sizeof *c);
   if (!c) return NULL;
-  *c = (hook_context){Py_NewRef(dict), state};
+  *c = (hook_context){.dict = Py_NewRef(dict), .state = state};
   return c;
 }
 
@@ -64,11 +67,23 @@ static int check_replacement(wk__state *state, PyObject *hook, PyObject *old, Py
   return wk__same_sizes(a, b) ? 0 : hook_error(hook, "changed the size of value");
 }
 
+PyObject *wk__call_hook(PyObject *hook, PyObject *const *args, Py_ssize_t count) {  // -> new
+  bool python = PyFunction_Check(hook) || (PyMethod_Check(hook) && PyFunction_Check(PyMethod_GET_FUNCTION(hook)));
+  if (python || !wk__dynamo_captures()) return PyObject_Vectorcall(hook, args, (size_t)count, NULL);
+  PyObject *module = PyImport_ImportModule("wick.utils.hooks"), *given[3] = {hook};
+  PyObject *call = module ? PyObject_GetAttrString(module, "_call_hook") : NULL;
+  for (Py_ssize_t i = 0; i < count; i++) given[1 + i] = args[i];
+  PyObject *result = call ? PyObject_Vectorcall(call, given, (size_t)count + 1, NULL) : NULL;
+  Py_XDECREF(call);
+  Py_XDECREF(module);
+  return result;
+}
+
 /* Takes `value`, gives what the hooks made of it. NULL with an exception. */
 static PyObject *call_tensor_hooks(hook_context *c, PyObject *value) {  // -> new
   PyObject *hooks = PyDict_Values(c->dict);
   for (Py_ssize_t i = 0; hooks && value && i < PyList_GET_SIZE(hooks); i++) {
-    PyObject *hook = PyList_GET_ITEM(hooks, i), *result = PyObject_CallOneArg(hook, value);
+    PyObject *hook = PyList_GET_ITEM(hooks, i), *result = wk__call_hook(hook, &value, 1);
     if (!result || check_replacement(c->state, hook, value, result) < 0) {
       Py_XDECREF(result);
       Py_CLEAR(value);
@@ -100,7 +115,7 @@ static wk_status run_tensor_hooks(void *context, wk_tensor *grad, wk_tensor **ou
 
 static int call_accumulate_hooks(PyObject *hooks, PyObject *tensor) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(hooks); i++) {
-    PyObject *result = PyObject_CallOneArg(PyList_GET_ITEM(hooks, i), tensor);
+    PyObject *result = wk__call_hook(PyList_GET_ITEM(hooks, i), &tensor, 1);
     if (!result) return -1;
     bool none = result == Py_None;
     Py_DECREF(result);
@@ -178,7 +193,7 @@ static int call_node_hooks(const hook_context *c, PyObject **replaced, PyObject 
   int status = hooks ? 0 : -1;
   for (Py_ssize_t i = 0; status == 0 && i < PyList_GET_SIZE(hooks); i++) {
     PyObject *hook = PyList_GET_ITEM(hooks, i);
-    PyObject *result = PyObject_CallFunctionObjArgs(hook, *replaced, results, NULL);
+    PyObject *result = wk__call_hook(hook, (PyObject *[]){*replaced, results}, results ? 2 : 1);
     status = result ? replace_all(c->state, hook, result, replaced) : -1;
   }
   Py_XDECREF(hooks);
@@ -202,6 +217,8 @@ static wk_status run_pre_hooks(void *context, wk_tensor **inputs, int input_coun
 static wk_status run_post_hooks(void *context, wk_tensor **inputs, int input_count, wk_tensor **results,
                                 int result_count) {
   hook_context *c = context;
+  inputs += c->first;
+  if (c->shown) input_count = c->shown;
   wk__gil gil = wk__gil_hold();
   PyObject *grads = tuple_of(c->state, inputs, input_count), *given = tuple_of(c->state, results, result_count);
   int status = grads && given ? call_node_hooks(c, &grads, given) : -1;
@@ -270,6 +287,7 @@ static int attach_dict(wk__state *state, PyObject *tensor, PyObject *dict, bool 
 }
 
 PyObject *wk__tensor_add_hook(wk__state *state, PyObject *tensor, PyObject *hook, bool accumulate) {  // -> new
+  if (wk_is_leaf(wk__tensor_of(tensor))) wk__tensor_epoch_bump(); /* captures guard which hooks leaves have */
   PyObject *dict = Py_XNewRef(wk__tensor_hooks(wk__tensor_of(tensor), accumulate));
   if (!dict) {
     dict = PyODict_New();
@@ -282,6 +300,7 @@ PyObject *wk__tensor_add_hook(wk__state *state, PyObject *tensor, PyObject *hook
 
 int wk__tensor_set_hooks(wk__state *state, PyObject *tensor, PyObject *dict) {
   wk_tensor *t = wk__tensor_of(tensor);
+  wk__tensor_epoch_bump();
   wk__grad_hook *old = wk__find_grad_hook(t, run_tensor_hooks);
   if (old) wk__remove_grad_hook(t, old->id);
   if (!dict || dict == Py_None || (!wk_requires_grad(t) && PyDict_Check(dict) && PyDict_GET_SIZE(dict) == 0)) return 0;
@@ -297,6 +316,7 @@ PyObject *wk__node_add_python_hook(wk__state *state, wk_node *n, PyObject *hook,
   if (!dict) {
     dict = PyODict_New();
     hook_context *context = dict ? make_context(state, dict) : NULL;
+    if (context && n->op && wk__is_function(n->op)) context->shown = wk__function_inputs(n->op, &context->first);
     wk__node_hook added = {.id = wk__next_hook_id(),
                            .post = post,
                            .call = post ? run_post_hooks : run_pre_hooks,

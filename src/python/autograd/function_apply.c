@@ -381,20 +381,24 @@ static void tell_capture(const call *c, PyObject *finished) {
   wk_tensor **results = wk__alloc_zeroed((size_t)count * sizeof *results + 1);
   PyObject *backward = PyObject_GetAttrString(c->class, "backward");
   PyObject *once = backward ? PyObject_GetAttrString(backward, "_once_differentiable") : NULL;
+  PyObject *hands_on = PyObject_GetAttrString(c->class, "_hands_gradients_on");
   PyErr_Clear();
   for (int r = 0; results && r < count; r++) {
     PyObject *o = PyTuple_GET_ITEM(finished, r);
     if (wk__is_tensor(c->state, o)) results[r] = wk__tensor_of(o);
   }
   const wk__applied applied = {.node = &c->node->node,
+                               .context = (PyObject *)c->context,
                                .inputs = c->inputs,
                                .results = results,
                                .once = once == Py_True,
+                               .hands_on = hands_on == Py_True,
                                .materializes = c->context->materialize_grads,
                                .writes = c->context->dirty_tensors};
   if (results) wk__dynamo_applied(&applied);
   wk__free(results);
   Py_XDECREF(once);
+  Py_XDECREF(hands_on);
   Py_XDECREF(backward);
 }
 

@@ -80,6 +80,8 @@ int wk__add_dynamo_binding(PyObject *module, wk__state *state) {
                      .overrides = overrides,
                      .module_hooks = module_hooks,
                      .tensor_hooks = tensor_hooks,
+                     .leaf_hooks = wk__tensor_hooks,
+                     .call_hook = wk__call_hook,
                      .hook_count = wk__hook_count,
                      .raise = raise_error,
                      .graph_module = graph_module,

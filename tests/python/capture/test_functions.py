@@ -459,3 +459,75 @@ def test_graph_text_names_the_function():
     compiled(x).sum().backward()
     assert torch.equal(x.grad, 4 * x.detach())
     assert any("SquareBackward" in text for text in seen)
+
+
+def test_what_backward_changes_is_changed_by_backward_alone():
+    class Counts(Function):
+        @staticmethod
+        def forward(ctx, x, items):
+            ctx.items = items
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            ctx.items.append(1)
+            return grad * len(ctx.items), None
+
+    def f(x):
+        items = []
+        return Counts.apply(x, items), items
+
+    compiled = torch.compile(f)
+    for _ in range(3):
+        x = leaf(3)
+        y, items = compiled(x)
+        assert items == []
+        y.sum().backward()
+        assert items == [1] and torch.equal(x.grad, torch.ones(3))
+
+
+@pytest.mark.parametrize("of_input", [True, False])
+def test_a_result_that_is_a_view_is_in_the_graph(of_input):
+    class Reversed(Function):
+        @staticmethod
+        def forward(ctx, x, scale):
+            ctx.scale = scale
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad.neg() * ctx.scale, None
+
+    def f(x):
+        y = x if of_input else x * 2
+        return Reversed.apply(y, 0.5) * y + x
+
+    compiled = torch.compile(f, fullgraph=True)
+    for k in range(3):
+        x, y = leaf(3), leaf(3)
+        (f(x) * k).sum().backward()
+        (compiled(y) * k).sum().backward()
+        assert torch.equal(x.grad, y.grad)
+    assert compiled.captures == 1
+
+
+def test_what_the_region_gives_away_may_change_behind_apply():
+    class Keeps:
+        pass
+
+    keeps = Keeps()
+
+    def f(x):
+        keeps.seen = []
+        for _ in range(3):
+            x = Square.apply(x, 2.0)
+            keeps.seen.append(x.detach())
+        return x
+
+    compiled = torch.compile(f, fullgraph=True)
+    for _ in range(3):
+        x, y = leaf(3), leaf(3)
+        f(x).sum().backward()
+        compiled(y).sum().backward()
+        assert torch.equal(x.grad, y.grad) and len(keeps.seen) == 3
+    assert compiled.captures == 1

@@ -1,4 +1,4 @@
-"""Forward hooks are part of what is captured: which there are, in which order, and those of all modules."""
+"""Hooks of modules are part of what is captured: which there are, in which order, and those of all modules."""
 
 import collections
 
@@ -161,14 +161,104 @@ def test_backward_hooks_of_a_tape_that_is_run_inside():
     check(gradient, wick.compile(gradient, fullgraph=True), calls=3)
 
 
-def test_backward_hooks_run_in_each_step():
-    model, seen = a_model(), []
-    model[0].register_full_backward_hook(lambda module, grad_in, grad_out: seen.append(grad_out[0].sum().item()))
-    compiled, x = wick.compile(model), wick.arange(6.0).view(2, 3)
-    for turn in range(3):
-        for run in model, compiled:
-            run(x + turn).sum().backward()
-        assert len(seen) == 2 * (turn + 1) and seen[-1] == seen[-2]
+def train(model, run, seen):
+    """What four steps give, with backward() outside: results, gradients, what hooks have seen."""
+    found = []
+    for turn in range(4):
+        model.zero_grad()
+        y = run(wick.arange(6.0).view(2, 3) * 0.1 + turn)
+        y.square().sum().backward()
+        found.append((y.tolist(), [p.grad.tolist() for p in model.parameters()], list(seen)))
+    seen.clear()
+    return found
+
+
+def full(model, seen):
+    for k, part in enumerate(model):
+        part.register_full_backward_hook(lambda module, grad_in, grad_out, k=k: seen.append((k, grad_out[0].tolist())))
+
+
+def pre(model, seen):
+    for k, part in enumerate(model):
+        part.register_full_backward_pre_hook(lambda module, grad_out, k=k: seen.append((k, grad_out[0].tolist())))
+
+
+def both(model, seen):
+    for k, part in enumerate(model):
+        part.register_full_backward_pre_hook(lambda module, grad_out, k=k: seen.append(("pre", k)))
+        part.register_full_backward_hook(lambda module, grad_in, grad_out, k=k: seen.append(("full", k)))
+
+
+def older(model, seen):
+    for k, part in enumerate(model):
+        part.register_backward_hook(lambda module, grad_in, grad_out, k=k: seen.append((k, len(grad_in))))
+
+
+def computing(model, seen):
+    model[0].register_full_backward_pre_hook(lambda module, grad_out: (grad_out[0] * 3,))
+    model[2].register_full_backward_hook(lambda module, grad_in, grad_out: (grad_in[0] * 2,))
+
+
+def counting(model, seen):
+    model.count = 0
+
+    def count(module, grad_in, grad_out):
+        model.count += 1
+        seen.append(model.count)
+
+    model[2].register_full_backward_hook(count)
+
+
+@pytest.mark.parametrize("hooks", [full, pre, both, older, computing, counting])
+def test_backward_hooks_where_backward_is_outside(hooks):
+    model, plain, seen = a_model(), a_model(), []
+    plain.load_state_dict(model.state_dict())
+    hooks(model, seen)
+    hooks(plain, seen)
+    compiled = wick.compile(model, fullgraph=True)
+    wanted = train(plain, plain, seen)
+    assert train(model, compiled, seen) == wanted
+    assert (compiled._compiled_forward.captures, compiled._compiled_forward.breaks) == (1, 0)
+
+
+def test_older_backward_hooks_of_the_compiled_module():
+    model, seen, found = a_model(), [], []
+    compiled = wick.compile(model, fullgraph=True)
+    for module in (model, compiled):
+        handle = module.register_backward_hook(
+            lambda _, grad_in, grad_out: seen.append([g.tolist() for g in (*grad_in, *grad_out)])
+        )
+        found.append(train(model, module, seen))
+        handle.remove()
+    assert found[0] == found[1]
+
+
+def test_backward_hooks_of_several_results_of_which_one_is_used():
+    class Two(nn.Module):
+        def forward(self, x):
+            return x * 2, x * 3, x.detach() > 0
+
+    inner, seen = Two(), []
+    inner.register_full_backward_hook(lambda module, grad_in, grad_out: seen.append([g is None for g in grad_out]))
+    compiled = wick.compile(lambda x: inner(x), fullgraph=True)
+    for _ in range(3):
+        x = wick.ones(2, requires_grad=True)
+        compiled(x)[1].sum().backward()
+        assert x.grad.tolist() == [3.0, 3.0] and seen == [[True, False, True]]
+        seen.clear()
+
+
+def test_a_backward_hook_that_raises():
+    model = a_model()
+
+    def hook(module, grad_in, grad_out):
+        raise ValueError("not this one")
+
+    model[0].register_full_backward_hook(hook)
+    compiled = wick.compile(model, fullgraph=True)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="not this one"):
+            compiled(wick.ones(2, 3)).sum().backward()
 
 
 def test_hooks_of_all_modules_come_and_go():
@@ -229,3 +319,69 @@ def test_backward_hooks_of_all_modules():
         finally:
             handle.remove()
         check(gradient, compiled)
+
+
+@pytest.mark.parametrize("of_all", [False, True])
+@pytest.mark.parametrize("with_block", [False, True])
+def test_a_handle_from_outside_is_removed_inside(with_block, of_all):
+    model = a_model()
+
+    def f(x, handle):
+        if with_block:
+            with handle:
+                y = model(x)
+        else:
+            y = model(x)
+            handle.remove()
+        return y + model(x)
+
+    def register():
+        double = lambda module, inputs, output: output * 2  # noqa: E731
+        return register_module_forward_hook(double) if of_all else model[0].register_forward_hook(double)
+
+    compiled = wick.compile(f, fullgraph=True)
+    for turn in range(3):
+        x = wick.arange(6.0).view(2, 3) + turn
+        assert compiled(x, register()).tolist() == f(x, register()).tolist()
+        assert not model[0]._forward_hooks and not nn.modules.module._global_forward_hooks
+
+
+def test_a_hook_that_removes_itself():
+    model, seen = a_model(), []
+
+    def f(x):
+        def once(module, inputs, output):
+            seen.append(tuple(output.shape))
+            handle.remove()
+
+        handle = model[0].register_forward_hook(once)
+        return model(x) + model(x)
+
+    check(f, wick.compile(f, fullgraph=True), calls=3)
+    assert seen == [(2, 3)] * 6 and not model[0]._forward_hooks
+
+
+def test_hooks_of_steps_and_of_state_dicts_are_removed_inside():
+    model, seen = a_model(), []
+    optimizer = wick.optim.SGD(model.parameters(), lr=0.1)
+
+    def f(x):
+        handles = [
+            optimizer.register_step_pre_hook(lambda optimizer, args, kwargs: seen.append("before")),
+            optimizer.register_step_post_hook(lambda optimizer, args, kwargs: seen.append("behind")),
+            model.register_state_dict_post_hook(lambda module, state, prefix, metadata: seen.append(len(state))),
+        ]
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        for _ in range(2):
+            optimizer.step()
+            model.state_dict()
+            for handle in handles:
+                handle.remove()
+        return x * 2
+
+    compiled = wick.compile(f, fullgraph=True)
+    for _ in range(3):
+        compiled(wick.ones(2, 3))
+        assert seen == ["before", "behind", 4]
+        seen.clear()

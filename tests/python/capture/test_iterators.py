@@ -214,3 +214,17 @@ def test_a_dict_of_the_region_that_has_changed_under_its_iterator(view, change):
     for _ in range(4):
         found = captured(torch.ones(2))
         assert found[0].tolist() == expected[0].tolist() and found[1:] == expected[1:]
+
+
+def test_what_a_star_takes_is_taken_once_where_the_call_breaks():
+    @torch.compiler.disable
+    def gather(*args):
+        return list(args)
+
+    def f(x):
+        return gather(*(x * k for k in range(3))), gather(*map(lambda k: x + k, [1, 2]))
+
+    compiled = torch.compile(f)
+    for k in range(3):
+        x = torch.full((2,), float(k))
+        assert [[t.tolist() for t in part] for part in compiled(x)] == [[t.tolist() for t in part] for part in f(x)]

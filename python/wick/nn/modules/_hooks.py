@@ -195,7 +195,9 @@ class HookMethods:
         backward = BackwardHook(self, full, pre) if full or pre else None
         if backward:
             args = call["args"] = backward.setup_input_hook(args)
-        output = call["output"] = self.forward(*args, **kwargs)
+        # The older hooks are those of a node, which a compiled module has to have, too.
+        forward = getattr(self, "_forward_node_by_node", self.forward) if older else self.forward
+        output = call["output"] = forward(*args, **kwargs)
         for hook_id, hook in (*_global_forward_hooks.items(), *self._forward_hooks.items()):
             if hook_id in self._forward_hooks_always_called or hook_id in _global_forward_hooks_always_called:
                 call["ran"].add(hook_id)
