@@ -277,7 +277,7 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
                                  Py_ssize_t count, PyObject *names) {
   bool text_second = count >= 2 && !names && PyUnicode_Check(args[1]);
   if (strcmp(name, "len") == 0) {
-    bool counts = count == 1 && !names && wk__is_container(f->session->recording, args[0]);
+    bool counts = count == 1 && !names && wk__is_container(args[0]);
     return (counts ? wk__call_passing : wk__call_at_values)(f, callable, args, count, names);
   }
   if (strcmp(name, "getattr") == 0 && text_second) return get_attribute_call(f, args, count, false);
@@ -309,7 +309,7 @@ static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyO
   wk__knowledge what = wk__known_function("builtins", name)->what;
   if (what == WK__KNOWN_PASSES && !names) return wk__call_passing(f, callable, args, count, names);
   PyObject *computed = NULL;
-  bool counts = strcmp(name, "len") == 0 && count == 1 && wk__is_container(f->session->recording, args[0]);
+  bool counts = strcmp(name, "len") == 0 && count == 1 && wk__is_container(args[0]);
   if (!names && !counts &&
       (of_symbols(f, name, args, count, &computed) || of_floats(f, name, callable, args, count, &computed)))
     return computed;

@@ -160,12 +160,6 @@ static PyObject *container_method(wk__frame *f, wk__recording *r, const wk__know
 
 /* ================================================ methods by self ================================================ */
 
-/* Of a class that derives from list or set only what the region has made. */
-bool wk__is_container(const wk__recording *r, PyObject *o) {
-  if (Py_TYPE(o) == &PyList_Type || PyDict_Check(o) || Py_TYPE(o) == &PySet_Type) return true;
-  return wk__reg_find(r, o) < 0 && (PyList_Check(o) || PySet_Check(o));
-}
-
 /* size(), stride(), of one dim, too, numel(), len(): integers that stay symbolic. NULL, with nothing set, for
  * everything else. */
 PyObject *wk__symbolic_size(wk__frame *f, PyObject *self, const char *name, PyObject *const *args, Py_ssize_t count) {
@@ -431,7 +425,7 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (block) r->device_blocks += strcmp(name, "__enter__") == 0 ? 1 : -1;
   if (block) return wk__plain_call(f, callable, args, count, names);
   const wk__known_call *known = wk__known_method(t, name);
-  if (wk__is_container(r, self) && known->what != WK__KNOWN_NOTHING)
+  if (wk__is_container(self) && known->what != WK__KNOWN_NOTHING)
     return container_method(f, r, known, self, callable, args, count, names, self_is_first);
   PyObject *product = NULL;
   bool folds = t == BINDING->size_type && count - self_is_first == 0 && !names && strcmp(name, "numel") == 0;
