@@ -2,6 +2,7 @@
  * In: frames at a position. Out: the segment whose guards hold there, its registers filled. Invariant: nothing that a
  * program can see is changed. Tests: tests/python/capture/test_guards.py. */
 #include "autograd/autograd.h"
+#include "dynamo/capture/ends.h"
 #include "dynamo/capture/numbers.h"
 #include "dynamo/cpython/objects.h"
 #include "dynamo/reads.h"
@@ -189,11 +190,27 @@ static bool unbound(const guard_run *g, const wk__read *check) {
   return !wk__frame_slot(&g->frames[check->a]->frame, (int)check->b);
 }
 
-static bool is_mute(PyObject *a, const wk__read *check) {
+/* How often the registers have it, and how often something else may be let go of before it that has it, too. */
+static Py_ssize_t guards_references(const void *context, PyObject *o) {
+  const guard_run *g = context;
+  Py_ssize_t count = g->segment->recording->drops > 1 ? g->segment->recording->drops - 1 : 0;
+  for (int64_t i = 0; i < g->segment->recording->register_count; i++) count += g->values[i] == o;
+  return count;
+}
+
+static bool is_mute(const guard_run *g, PyObject *a, const wk__read *check) {
+  const wk__holders others = {guards_references, g, g->segment->recording->asks_referents};
   PyObject *o = NULL;
+  if (!check->object && check->b == WK__MUTE_ITSELF) return !wk__end_is_aloud(a, &others);
+  if (!check->object && check->b == WK__MUTE_CONTENT) return !wk__emptying_is_aloud(a, &others);
   if (check->object && PyDict_Check(a)) o = wk__from_dict(a, check->object);
+  if (check->object && !PyDict_Check(a)) {
+    o = PyObject_GenericGetAttr(a, check->object);
+    if (!o) PyErr_Clear();
+    Py_XDECREF(o); /* its slot has it */
+  }
   if (!check->object && PyList_Check(a) && check->b < PyList_GET_SIZE(a)) o = PyList_GET_ITEM(a, check->b);
-  return !o || !wk__ends_aloud(o, 1);
+  return !o || !wk__let_go_is_aloud(o, &others);
 }
 
 static bool check_holds(const guard_run *g, const wk__read *check) {
@@ -248,7 +265,7 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
     case WK__CHECK_ITEMS:
       return items_are(a, check->object);
     case WK__CHECK_MUTE:
-      return is_mute(a, check);
+      return is_mute(g, a, check);
     case WK__CHECK_ENDS:
       return wk__ends_at(a, check->b);
     default:

@@ -3,6 +3,7 @@
 #include "dynamo/capture/known.h"
 #include "autograd/autograd.h"
 #include "dynamo/capture/classes.h"
+#include "dynamo/capture/ends.h"
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
@@ -259,6 +260,8 @@ static bool usable(inspection i, PyObject *o) {
   if (i.looks && (PyFloat_CheckExact(o) || PyLong_CheckExact(o))) wk__specialize(r, o);
   if (wk__is_plain_value(b, o) || wk__is_tensor_object(f, o) || PyObject_TypeCheck(o, b->module_type)) return true;
   if (wk__is_own_context(f, o)) return true;
+  if (wk__is_foreign(r, o) && wk__keys_end_aloud(f, r, o))
+    return wk__refuse(f, "keys of a %s whose end runs code", t->tp_name), false;
   if (wk__touch(r, b, o) < 0) return wk__refuse(f, "%s", r->failed), false;
   if (i.depth > MAX_NESTING) {
     if (i.looks) wk__settle_all(r);

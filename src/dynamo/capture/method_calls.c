@@ -5,6 +5,7 @@
 
 #include "autograd/autograd.h"
 #include "dynamo/capture/call_parts.h"
+#include "dynamo/capture/ends.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
@@ -96,6 +97,9 @@ PyObject *wk__change_container(wk__frame *f, wk__recording *r, const wk__known_c
   Py_ssize_t given = count - self_is_first;
   bool blind = known->how & WK__CALL_BLIND && (Py_TYPE(self) == &PyList_Type || Py_TYPE(self) == &PySet_Type);
   wk__reg reg = wk__reg_find(r, self);
+  if (reg >= 0 && wk__is_foreign(r, self) && wk__keys_end_aloud(f, r, self))
+    return wk__refuse(f, "keys of a %s whose end runs code", Py_TYPE(self)->tp_name);
+  if (wk__note_losses(f, r, known, self, rest, given, names) < 0) return NULL;
   for (Py_ssize_t i = 0; i < given + (names ? PyTuple_GET_SIZE(names) : 0); i++)
     if (!(stores(known, self, rest[i]) ? wk__passed_on(f, rest[i]) : item_usable(f, self, rest[i]))) return NULL;
   bool takes = PyDict_Check(self) || (PyList_CheckExact(self) && strcmp(known->name, "pop") == 0); /* looks at none */

@@ -137,12 +137,14 @@ static bool was_let_go(const wk__session *s, PyObject *o) {
 
 PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference) {  // -> new
   PyObject *referent = wk__weak_referent(reference);
-  if (referent != Py_None && was_let_go(f->session, referent)) {
+  wk__reg reg = wk__reg_find(r, reference); /* one of the region's own has one where it can be seen outside */
+  bool own = wk__is_own_object(r, reference) || (reg >= 0 && !wk__is_foreign(r, reference));
+  if (referent != Py_None && (r->ended_watched || was_let_go(f->session, referent))) {
     Py_DECREF(referent);
     return wk__refuse(f, "a weak reference to what was let go of");
   }
-  wk__reg reg = wk__reg_find(r, reference); /* one of the region's own has one where it can be seen outside */
-  if (wk__is_own_object(r, reference) || (reg >= 0 && !wk__is_foreign(r, reference))) return referent;
+  if (own) return referent;
+  r->asks_referents = true;
   if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, reg, 0, NULL) == 0) return referent;
   Py_DECREF(referent);
   return wk__refuse(f, "%s", r->failed);

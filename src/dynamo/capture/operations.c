@@ -6,6 +6,8 @@
 
 #include <opcode.h>
 
+#include "dynamo/capture/ends.h"
+#include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/operation_parts.h"
 #include "dynamo/cpython/objects.h"
 
@@ -156,6 +158,7 @@ int wk__op_set_cell(wk__frame *f, PyObject *cell, PyObject *value) {
   while (slot < wk__frame_slot_count(f) && wk__frame_slot(f, slot) != cell) slot++;
   if (find_cell(f, r, cell, slot) < 0) return wk__failed_int(f, r);
   wk__reg reg = wk__reg_find(r, cell);
+  if (wk__note_emptied(f, r, cell) < 0) return -1;
   if (reg >= 0) {
     PyObject *items[] = {cell, value};
     if (wk__did(r, BINDING, WK__DO_SET_CELL, NULL, items, 2, NULL) < 0) return wk__failed_int(f, r);
@@ -295,7 +298,8 @@ static PyObject *change_in_place(wk__frame *f, wk__recording *r, int nb_kind, Py
   bool blind = Py_TYPE(a) == &PyList_Type && nb_kind == NB_INPLACE_ADD;
   if (blind ? !wk__passed_on(f, b) : !operands_usable(f, nb_kind, a, b)) return NULL;
   if (blind && wk__keep_before(r, wk__reg_find(r, a)) < 0) return NULL;
-  if (did_method(f, r, a, method, b) < 0) return NULL;
+  const wk__known_call *known = wk__known_method(Py_TYPE(a), PyUnicode_AsUTF8(PyDescr_NAME(method)));
+  if (wk__note_losses(f, r, known, a, &b, 1, NULL) < 0 || did_method(f, r, a, method, b) < 0) return NULL;
   int64_t step = r->step_count - 1;
   PyObject *result = wk__plain_binary(f, nb_kind, a, b);
   if (result && result != a && wk__recording_of(f) == r) r->steps[step].undone = true; /* the other operand did it */

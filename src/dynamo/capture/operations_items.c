@@ -3,32 +3,16 @@
 #include "dynamo/capture/operations.h"
 
 #include "autograd/autograd.h"
+#include "dynamo/capture/ends.h"
 #include "dynamo/capture/operation_parts.h"
 #include "dynamo/cpython/objects.h"
-
-/* What is replaced may die of it, and its end run code, which the program's next instructions may see the effect of: a
- * break, and at replay another segment. `owner`: a dictionary or list that the region has not made. */
-static int note_replaced(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *key) {
-  wk__reg reg = wk__reg_find(r, owner);
-  bool dict = PyDict_Check(owner);
-  Py_ssize_t at = !dict && PyLong_CheckExact(key) ? PyLong_AsSsize_t(key) : -1;
-  if (at < 0 && PyErr_Occurred()) PyErr_Clear();
-  if (!dict && at < 0 && PyLong_CheckExact(key)) at += PyList_GET_SIZE(owner);
-  if (!dict && (at < 0 || at >= PyList_GET_SIZE(owner))) return 0;
-  PyObject *old = dict ? PyDict_GetItemWithError(owner, key) : PyList_GET_ITEM(owner, at);
-  if (!old && PyErr_Occurred()) return -1;
-  if (old && wk__replaced_ends_aloud(f->session, old)) return wk__refused(f, "the end of what is replaced runs code");
-  if (reg >= 0 && !wk__was_written(r, reg, dict ? key : NULL))
-    wk__check_once(r, WK__CHECK_MUTE, reg, dict ? 0 : at, dict ? key : NULL);
-  return 0;
-}
 
 /* A name of a module, here or there: in its dictionary. */
 int wk__set_in_module(wk__frame *f, wk__recording *r, PyObject *dict, PyObject *name, PyObject *value) {
   PyObject *items[] = {dict, name, value};
   wk__reg reg = wk__globals_register(r, dict);
   if (reg < 0 || (!value && wk__note_presence(f, r, dict, name) < 0)) return wk__failed_int(f, r);
-  if (note_replaced(f, r, dict, name) < 0) return -1;
+  if (wk__note_replaced(f, r, dict, name) < 0) return -1;
   if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return wk__failed_int(f, r);
   int64_t step = r->step_count - 1;
   int status;
@@ -169,13 +153,14 @@ static int find_part(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *
  * parts that change, (WK__MODULE_PARTS) -1: not this one. */
 static int set_and_note(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value,
                         const wk__reg *written, setattrofunc set) {
-  if (!wk__is_foreign(r, owner) && wk__reg_find(r, owner) < 0) return set(owner, name, value);
+  if (!wk__is_foreign(r, owner) && wk__reg_find(r, owner) < 0)
+    return wk__note_attribute_replaced(f, r, owner, name) < 0 ? -1 : set(owner, name, value);
   PyObject *items[] = {owner, value};
   wk__reg reg = wk__reg_find(r, owner);
   if (wk__is_foreign(r, owner) && wk__instance_dict(f, r, reg, owner) < 0 && r->failed[0]) return wk__failed_int(f, r);
   if (!value && wk__note_presence(f, r, owner, name) < 0) return r->failed[0] ? wk__failed_int(f, r) : -1;
   PyObject **dict = wk__instance_dict_place(owner);
-  if (wk__is_foreign(r, owner) && dict && *dict && note_replaced(f, r, *dict, name) < 0) return -1;
+  if (wk__note_attribute_replaced(f, r, owner, name) < 0) return -1;
   if (wk__did(r, BINDING, WK__DO_SET_ATTR, NULL, items, 2, name) < 0) return wk__failed_int(f, r);
   int64_t step = r->step_count - 1;
   wk__reg dict_reg = dict && *dict ? wk__reg_find(r, *dict) : -1;
@@ -380,8 +365,8 @@ int wk__did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *
   PyObject *items[] = {owner, key, value};
   bool dict = PyDict_Check(owner);
   if (!value && dict && wk__note_presence(f, r, owner, key) < 0) return r->failed[0] ? wk__failed_int(f, r) : -1;
-  bool plain = wk__is_plain_value(BINDING, key), list = PyList_Check(owner);
-  if (wk__is_foreign(r, owner) && plain && (dict || list) && note_replaced(f, r, owner, key) < 0) return -1;
+  bool plain = wk__is_plain_value(BINDING, key);
+  if (wk__note_replaced(f, r, owner, key) < 0) return -1;
   if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return wk__failed_int(f, r);
   int64_t step = r->step_count - 1;
   wk__reg reg = wk__reg_find(r, owner);
@@ -413,5 +398,6 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
     if (PyList_Check(owner) && !wk__usable(f, owner)) return -1;
     return wk__did_set_item(f, r, owner, key, value);
   }
+  if (builtin && wk__note_replaced(f, r, owner, key) < 0) return -1;
   return wk__plain_set_item(f, owner, key, value);
 }

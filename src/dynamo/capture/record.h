@@ -58,8 +58,11 @@ typedef enum wk__read_kind {
   WK__CHECK_ADDRESS,   /* a is at address b */
   WK__CHECK_ITEMS,     /* list a has exactly the objects of tuple `object` */
   WK__CHECK_ENDS,      /* iterator a gives exactly b more, or fewer */
-  WK__CHECK_MUTE,      /* what dict a has for `object`, or list a as item b, can be replaced without running code */
+  WK__CHECK_MUTE,      /* what dict a has for `object`, object a as that slot, or list a as item b, can be replaced
+                        * without running code; */
 } wk__read_kind;
+/* or as b: all that container a holds; a itself, whoever has it. */
+enum { WK__MUTE_CONTENT = -1, WK__MUTE_ITSELF = -2 };
 
 typedef struct wk__read {
   uint8_t kind;
@@ -128,6 +131,7 @@ typedef struct wk__register {
   wk_int over;     /* is_quotient: the float is number / over, rounded once */
   bool is_quotient;
   int64_t taken;      /* from an iterator from outside, so many */
+  int others;         /* so many other registers have the object: it was found elsewhere, too */
   PyTypeObject *type; /* TENSOR: of a class that derives from Tensor; a constant register owns it; NULL: Tensor */
   PyObject *object;   /* owned: the object at capture; after capture only of constants and fixed ones */
   PyObject *names;    /* owned: attributes and keys that steps have written, a set; or NULL */
@@ -208,6 +212,10 @@ typedef struct wk__recording {
   int draws;             /* so many */
   bool seeded;           /* its generator has been seeded */
   int clocks;            /* how often clocks were asked */
+  bool has_before;       /* some register has kept what a container held */
+  int drops;             /* so many places outside where something is let go of */
+  bool asks_referents;   /* a weak reference from outside was asked what it points at */
+  bool ended_watched;    /* something that weak references point at has ended */
   int classes_open;      /* calls that are making one */
   PyObject *shown_class; /* borrowed: the one that the innermost of them has shown to code already; NULL */
   wk__map made_classes;  /* classes that the region has made -> themselves */
