@@ -660,7 +660,8 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   wk__class_kind kind = wk__known_class(t);
   if (kind == WK__CLASS_STATE) return wk__refuse_as(f, WK__REFUSED_VALUE, "a new %s", t->tp_name);
   bool known = kind != WK__CLASS_UNKNOWN;
-  if (t == wk__weak_reference_type() && (count != 1 || names)) return wk__refuse(f, "a weak reference with a callback");
+  if (t == wk__weak_reference_type() && (count != 1 || names))
+    return wk__new_weak_reference(f, r, callable, args, count, names);
   bool makes_keys = (t == &PySet_Type || t == &PyFrozenSet_Type || t == &PyDict_Type) && count == 1 && !names;
   if (makes_keys) return make_keys(f, r, callable, args[0]);
   if (made_of_arguments || known || is_value_class(BINDING, t))
@@ -820,7 +821,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     PyObject *function = wk__module_forward(f, r, callable);
     return function ? enter(f, callable, args, count, names) : NULL;
   }
-  if (t == wk__weak_reference_type() && !count && !names) return wk__referent_of(f, r, callable);
+  if (wk__is_weak_reference(t) && !count && !names) return wk__referent_of(f, r, callable);
   if (wk__is_cached_function(callable))
     return (wk__is_marked_constant(callable) ? wk__constant_call : wk__cached_call)(f, r, callable, args, count, names);
   if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);

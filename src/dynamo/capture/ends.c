@@ -65,7 +65,7 @@ typedef struct death {
 static void check_mute(wk__recording *r, wk__reg reg, int64_t what, PyObject *key) {
   int64_t before = r->read_count;
   wk__check_once(r, WK__CHECK_MUTE, reg, what, key);
-  r->drops += what != WK__MUTE_ITSELF && r->read_count > before;
+  r->drops += what > WK__MUTE_ITSELF && r->read_count > before;
 }
 
 static int look_at_held(PyObject *o, void *context);
@@ -143,7 +143,7 @@ static Py_ssize_t references_of_frame(const wk__activation *a, PyObject *o) {
   for (int i = 0; i < depth; i++) count += wk__frame_stack(&a->frame, i) == o;
   return count;
 }
-static Py_ssize_t frames_references(const wk__session *s, PyObject *o) {
+Py_ssize_t wk__frames_references(const wk__session *s, PyObject *o) {
   Py_ssize_t count = 0;
   for (const wk__activation *a = s->innermost; a; a = a->outer) count += references_of_frame(a, o);
   return count;
@@ -153,7 +153,7 @@ static Py_ssize_t frames_references(const wk__session *s, PyObject *o) {
 static bool dies_aloud(const wk__session *s, const wk__activation *a, PyObject *o) {
   if (!o || Py_REFCNT(o) > MOST_REFERENCES) return false;
   Py_ssize_t recorder = recorders_references(s, o);
-  Py_ssize_t frames = recorder ? frames_references(s, o) : references_of_frame(a, o);
+  Py_ssize_t frames = recorder ? wk__frames_references(s, o) : references_of_frame(a, o);
   const wk__holders others = {.count = recorders_references, .context = s};
   death d = {.others = &others, .recording = s->recording, .notes = true, .known = recorder > 0};
   return Py_REFCNT(o) <= recorder + frames && look_at_death(o, &d);
@@ -193,6 +193,15 @@ bool wk__variable_dies_aloud(const wk__session *s, const wk__activation *a) {
   for (int i = 0; i < count; i++)
     if (dies_aloud(s, a, wk__frame_slot(&a->frame, slots[i]))) return true;
   return false;
+}
+
+bool wk__note_stays(const wk__frame *f, wk__recording *r, PyObject *o) {
+  wk__reg reg = wk__is_foreign(r, o) ? wk__reg_find(r, o) : -1;
+  const wk__session *s = f->session;
+  bool held = Py_REFCNT(o) > MOST_REFERENCES || Py_REFCNT(o) > recorders_references(s, o) + wk__frames_references(s, o);
+  if (reg < 0 || !held) return false;
+  if (!r->registers[reg].fixed) check_mute(r, reg, WK__MUTE_STAYS, NULL);
+  return true;
 }
 
 /* =================================================== containers ================================================== */

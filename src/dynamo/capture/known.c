@@ -239,10 +239,11 @@ static bool is_builtin_id(PyObject *o) {
          strcmp(((PyCFunctionObject *)o)->m_ml->ml_name, "id") == 0;
 }
 
-/* A weak reference of the region's own is compared by what it points at. Its address is guarded, and not the object
+/* A weak reference is compared by what it points at. Its address is guarded, and not the object
  * itself, which a segment would keep alive; one that is in a container of such references dies out of that. */
-static bool know_referent(wk__recording *r, PyObject *reference) {
-  PyObject *referent = wk__weak_referent(reference);
+static bool know_referent(wk__frame *f, wk__recording *r, PyObject *reference) {
+  PyObject *referent = wk__is_foreign(r, reference) ? wk__referent_of(f, r, reference) : wk__weak_referent(reference);
+  if (!referent) return false;
   wk__reg reg = wk__is_foreign(r, referent) ? wk__reg_find(r, referent) : -1;
   if (reg >= 0 && !r->registers[reg].fixed)
     wk__check_once(r, WK__CHECK_ADDRESS, reg, (int64_t)(intptr_t)referent, NULL);
@@ -277,7 +278,7 @@ static bool usable(inspection i, PyObject *o) {
   if (i.looks && is_builtin_id(o)) return wk__refuse(f, "C code calls id()"), false;
   if (is_harmless(f, o)) return wk__know_bound(f, r, o);
   if (wk__known_class(t) == WK__CLASS_VALUE) return wk__is_that_one(r, o);
-  if (i.looks && t == wk__weak_reference_type() && wk__is_own_object(r, o)) return know_referent(r, o);
+  if (i.looks && t == wk__weak_reference_type() && PyWeakref_GET_OBJECT(o) != Py_None) return know_referent(f, r, o);
   if (wk__is_own_object(r, o)) return held_usable(i, o);
   if (wk__is_own_node(r, o)) return true;
   if (wk__compiled_function(b, o)) return wk__is_that_one(r, o);

@@ -26,6 +26,7 @@ int wk__set_in_module(wk__frame *f, wk__recording *r, PyObject *dict, PyObject *
 
 /* Methods of a proxy are those of what it shows. */
 static PyObject *owner_of_method(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  if (WK_UNLIKELY(PyWeakref_CheckProxy(owner))) return wk__behind_weak_proxy(f, r, owner);
   if (WK_LIKELY(Py_TYPE(owner) != &PyDictProxy_Type)) return owner;
   PyObject *in_class = wk__type_attribute(&PyDictProxy_Type, name);
   return in_class && Py_TYPE(in_class) == &PyMethodDescr_Type ? wk__behind_proxy(f, r, owner) : owner;
@@ -34,13 +35,14 @@ static PyObject *owner_of_method(wk__frame *f, wk__recording *r, PyObject *owner
 PyObject *wk__op_attr(wk__frame *f, PyObject *owner, PyObject *name) {
   RECORDING(wk__plain_attr(f, owner, name));
   owner = owner_of_method(f, r, owner, name);
-  return wk__get_attribute(f, r, owner, name);
+  return owner ? wk__get_attribute(f, r, owner, name) : NULL;
 }
 
 PyObject *wk__op_method(wk__frame *f, PyObject *owner, PyObject *name, PyObject **out_self) {
   RECORDING(wk__plain_method(f, owner, name, out_self));
   *out_self = NULL;
   owner = owner_of_method(f, r, owner, name);
+  if (!owner) return NULL;
   PyObject *found = wk__get_attribute(f, r, owner, name);
   PyObject *in_class = found && PyCFunction_Check(found) ? wk__type_attribute(Py_TYPE(owner), name) : NULL;
   if (in_class && Py_TYPE(in_class) == &PyMethodDescr_Type && PyCFunction_GET_SELF(found) == owner) {
@@ -211,6 +213,7 @@ static int set_of_c_object(wk__frame *f, wk__recording *r, PyObject *owner, PyOb
 
 int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *value) {
   RECORDING(wk__plain_set_attr(f, owner, name, value));
+  if (!(owner = wk__behind_weak_proxy(f, r, owner))) return -1;
   PyTypeObject *type = Py_TYPE(owner);
   if (wk__is_tensor_object(f, owner)) return set_attribute_of_tensor(f, r, owner, name, value);
   bool module = PyObject_TypeCheck(owner, BINDING->module_type);
@@ -281,14 +284,38 @@ static bool is_asked_again(const wk__frame *f, const wk__recording *r, PyObject 
   return g && g->kind == WK__REG_READ && !g->fixed && wk__hashes_its_address(f, key);
 }
 
+static bool asks_python(wk__frame *f, PyObject *weak) {
+  PyObject *referent = wk__weak_referent(weak);
+  bool asks = !wk__hashes_its_address(f, referent);
+  Py_DECREF(referent);
+  return asks;
+}
+
+/* weakref.ref(o) as key: each call makes its own of what it has found. */
+static wk__reg weak_key(wk__frame *f, wk__recording *r, PyObject *key) {
+  if (Py_TYPE(key) != wk__weak_reference_type() || !wk__is_own_object(r, key)) return -1;
+  PyObject *referent = wk__weak_referent(key);
+  wk__reg reg = wk__is_foreign(r, referent) && wk__hashes_its_address(f, referent) ? wk__reg_find(r, referent) : -1;
+  Py_DECREF(referent);
+  bool plain = reg >= 0 && !((PyWeakReference *)key)->wr_callback;
+  if (!plain || wk__reg_constant(r, (PyObject *)Py_TYPE(key)) < 0) return -1;
+  if (wk__observe(r, BINDING, key, WK__READ_COMPUTED, reg, -1, (PyObject *)Py_TYPE(key)) < 0) return -1;
+  return wk__reg_find(r, key);
+}
+
 /* A dict's item that was there before. */
 static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
+  if (Py_TYPE(key) == wk__weak_reference_type() && asks_python(f, key))
+    return wk__refuse(f, "a weak reference as key, whose object is compared by Python code");
   PyObject *found = PyDict_GetItemWithError(owner, key);
   if (!found && PyErr_Occurred()) return NULL;
   bool plain = wk__is_plain_value(BINDING, key) || is_tuple_of_constants(f, r, key) || is_own_frozen_set(f, r, key);
   wk__reg key_reg = plain ? -1 : wk__reg_find(r, key);
   bool written = wk__was_written(r, reg, key);
-  bool again = found && !written && !plain && is_asked_again(f, r, key, key_reg);
+  wk__reg weak = found && !written && key_reg < 0 && !plain ? weak_key(f, r, key) : -1;
+  if (weak >= 0) key_reg = weak;
+  bool again = found && !written && !plain && (weak >= 0 || is_asked_again(f, r, key, key_reg));
+  if (found && written && Py_TYPE(key) == wk__weak_reference_type() && wk__usable(f, key)) return Py_NewRef(found);
   if (!plain && !again && (key_reg < 0 || !r->registers[key_reg].fixed))
     return wk__refuse(f, "a dict's key that is no plain value");
   if (!found) return missing_item(f, r, reg, owner, key);

@@ -61,8 +61,9 @@ typedef enum wk__read_kind {
   WK__CHECK_MUTE,      /* what dict a has for `object`, object a as that slot, or list a as item b, can be replaced
                         * without running code; */
 } wk__read_kind;
-/* or as b: all that container a holds; a itself, whoever has it. */
-enum { WK__MUTE_CONTENT = -1, WK__MUTE_ITSELF = -2 };
+/* or as b: all that container a holds; a itself, whoever has it; a does not end, since somebody has it beside frames
+ * and what is let go of. */
+enum { WK__MUTE_CONTENT = -1, WK__MUTE_ITSELF = -2, WK__MUTE_STAYS = -3 };
 
 typedef struct wk__read {
   uint8_t kind;
