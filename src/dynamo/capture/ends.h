@@ -25,7 +25,7 @@ bool wk__emptying_is_aloud(PyObject *container, const wk__holders *others);
  * alive. */
 bool wk__keys_end_aloud(const wk__frame *f, wk__recording *r, PyObject *container);
 Py_ssize_t wk__frames_references(const wk__session *session, PyObject *object);
-/* It comes from outside and does not end in the region, which is guarded. False: nobody else has it now. */
+/* It comes from outside and does not end in the region, which is guarded. False: it is not held elsewhere now. */
 bool wk__note_stays(const wk__frame *f, wk__recording *r, PyObject *object);
 /* Something is about to take the place of what a dictionary has for a key, a list at an index or slice, an object
  * as an attribute; of all that a container holds; of what a known call drops, whose row says what that may be. args:
