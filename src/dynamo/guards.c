@@ -273,6 +273,12 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
       return PyDict_Check(a) && !wk__from_dict(a, check->object);
     case WK__CHECK_NO_DICT:
       return !wk__from_dict(wk__instance_dict_of(a), check->object);
+    case WK__CHECK_NO_SLOT: {
+      PyObject *found = PyObject_GenericGetAttr(a, check->object);
+      if (!found) PyErr_Clear();
+      Py_XDECREF(found);
+      return !found;
+    }
     case WK__CHECK_NO_GRAD: {
       PyObject *grad = PyObject_TypeCheck(a, b->tensor_type) ? b->grad_of(a) : NULL;
       Py_XDECREF(grad);

@@ -48,6 +48,7 @@ typedef enum wk__read_kind {
   WK__CHECK_ABSENT,    /* dict a has no key `object` */
   WK__CHECK_PRESENT,   /* dict a has it, whatever the value */
   WK__CHECK_NO_DICT,   /* a has no instance dictionary entry `object` (and perhaps no dictionary) */
+  WK__CHECK_NO_SLOT,   /* a has a slot `object`, which is empty */
   WK__CHECK_UNBOUND,   /* slot b of frame a (its stack behind the slots), or cell a (b = -1), is empty */
   WK__CHECK_NO_GRAD,   /* tensor a has no .grad */
   WK__CHECK_COMPUTED,  /* tensor a has a grad_fn, and is no view */
