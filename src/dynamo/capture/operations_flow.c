@@ -153,7 +153,7 @@ PyObject *wk__op_match_class(wk__frame *f, PyObject *subject, PyObject *type, Py
   RECORDING(wk__plain_match_class(f, subject, type, positional, keyword_names));
   if (wk__is_foreign(r, subject) && !wk__is_tensor_object(f, subject) && !PyTuple_Check(subject))
     return PyType_Check(type) ? match_from_outside(f, r, subject, (PyTypeObject *)type, positional, keyword_names)
-                              : wk__refuse(f, "a class pattern that is none");
+                              : wk__refuse(f, "a class pattern that is not one");
   return wk__plain_match_class(f, subject, type, positional, keyword_names);
 }
 PyObject *wk__op_match_keys(wk__frame *f, PyObject *subject, PyObject *keys) {
