@@ -35,6 +35,7 @@ static const char *const kind_names[] = {
     [WK__CHECK_ABSENT] = "has no",
     [WK__CHECK_PRESENT] = "has",
     [WK__CHECK_NO_DICT] = "has no",
+    [WK__CHECK_NO_SLOT] = "has no",
     [WK__CHECK_UNBOUND] = "is unbound",
     [WK__CHECK_NO_GRAD] = "grad is None",
     [WK__CHECK_NO_HOOKS] = "has no hooks",

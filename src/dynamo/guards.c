@@ -2,6 +2,7 @@
  * In: frames at a position. Out: the segment whose guards hold there, its registers filled. Invariant: nothing that a
  * program can see is changed. Tests: tests/python/capture/test_guards.py. */
 #include "autograd/autograd.h"
+#include "dynamo/capture/ends.h"
 #include "dynamo/capture/numbers.h"
 #include "dynamo/cpython/objects.h"
 #include "dynamo/reads.h"
@@ -193,11 +194,57 @@ static bool unbound(const guard_run *g, const wk__read *check) {
   return !wk__frame_slot(&g->frames[check->a]->frame, (int)check->b);
 }
 
-static bool is_mute(PyObject *a, const wk__read *check) {
-  PyObject *o = NULL;
-  if (check->object && PyDict_Check(a)) o = wk__from_dict(a, check->object);
-  if (!check->object && PyList_Check(a) && check->b < PyList_GET_SIZE(a)) o = PyList_GET_ITEM(a, check->b);
-  return !o || !wk__ends_aloud(o, 1);
+/* How often the registers have it. */
+static Py_ssize_t guards_references(const guard_run *g, PyObject *o) {
+  Py_ssize_t count = 0;
+  for (int64_t i = 0; i < g->segment->recording->register_count; i++) count += g->values[i] == o;
+  return count;
+}
+
+/* And how often something else may be let go of before it that has it, too. */
+static Py_ssize_t let_go_elsewhere(const void *context, PyObject *o) {
+  const guard_run *g = context;
+  int drops = g->segment->recording->drops;
+  return guards_references(g, o) + (drops > 1 ? drops - 1 : 0);
+}
+
+/* What such a check says is let go of; NULL: nothing, or more than one thing. */
+static PyObject *item_let_go(PyObject *a, const wk__read *check) {  // -> borrowed
+  if (!check->object) return PyList_Check(a) && check->b >= 0 ? wk__from_sequence(a, check->b) : NULL;
+  if (PyDict_Check(a)) return wk__from_dict(a, check->object);
+  PyObject *o = PyObject_GenericGetAttr(a, check->object);
+  if (!o) PyErr_Clear();
+  Py_XDECREF(o); /* its slot has it */
+  return o;
+}
+
+/* So many references may be let go of. */
+static Py_ssize_t references_let_go(const guard_run *g) {
+  const wk__recording *r = g->segment->recording;
+  Py_ssize_t count = 0;
+  for (int64_t i = 0; i < r->read_count; i++) {
+    const wk__read *check = &r->reads[i];
+    PyObject *a = check->kind == WK__CHECK_MUTE ? g->values[check->a] : NULL;
+    if (!a || check->b <= WK__MUTE_ITSELF) continue;
+    if (!check->object && check->b == WK__MUTE_CONTENT) count += wk__length_of(a) < 0 ? 1 : wk__length_of(a);
+    PyObject *item = item_let_go(a, check);
+    count += item && !wk__is_plain_value(g->session->binding, item);
+  }
+  return count;
+}
+
+static bool stays(const guard_run *g, PyObject *a) {
+  Py_ssize_t ours = guards_references(g, a) + wk__frames_references(g->session, a);
+  return Py_REFCNT(a) > ours + references_let_go(g);
+}
+
+static bool is_mute(const guard_run *g, PyObject *a, const wk__read *check) {
+  const wk__holders others = {let_go_elsewhere, g, g->segment->recording->asks_referents};
+  if (!check->object && check->b == WK__MUTE_ITSELF) return !wk__end_is_aloud(a, &others);
+  if (!check->object && check->b == WK__MUTE_CONTENT) return !wk__emptying_is_aloud(a, &others);
+  if (!check->object && check->b == WK__MUTE_STAYS) return stays(g, a);
+  PyObject *o = item_let_go(a, check);
+  return !o || !wk__let_go_is_aloud(o, &others);
 }
 
 static bool check_holds(const guard_run *g, const wk__read *check) {
@@ -230,6 +277,12 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
       return PyDict_Check(a) && !wk__from_dict(a, check->object ? check->object : g->values[check->b]);
     case WK__CHECK_NO_DICT:
       return !wk__from_dict(wk__instance_dict_of(a), check->object);
+    case WK__CHECK_NO_SLOT: {
+      PyObject *found = PyObject_GenericGetAttr(a, check->object);
+      if (!found) PyErr_Clear();
+      Py_XDECREF(found);
+      return !found;
+    }
     case WK__CHECK_NO_GRAD: {
       PyObject *grad = PyObject_TypeCheck(a, b->tensor_type) ? b->grad_of(a) : NULL;
       Py_XDECREF(grad);
@@ -256,7 +309,7 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
     case WK__CHECK_ITEMS:
       return items_are(a, check->object);
     case WK__CHECK_MUTE:
-      return is_mute(a, check);
+      return is_mute(g, a, check);
     case WK__CHECK_ENDS:
       return wk__ends_at(a, check->b);
     default:

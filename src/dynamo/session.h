@@ -142,14 +142,11 @@ void wk__activation_forget_start(wk__activation *activation);
 /* ---- Python that runs in between (between.c) ---- */
 /* What has been buried goes, in that order: where nothing is being recorded, and every tensor is real. */
 void wk__session_drop_buried(wk__session *session);
-/* A variable dies, and its end runs Python code, which the program's next instructions may see the effect of: while the
- * region holds it that would come later. By the next instruction; when an exception leaves the frame. */
+/* A variable dies, or what was on the stack has died, and its end runs Python code, which the program's next
+ * instructions may see the effect of: while the region holds it that would come later. By the next instruction; when an
+ * exception leaves the frame. */
 bool wk__variable_dies_aloud(const wk__session *session, const wk__activation *activation);
 bool wk__frame_dies_aloud(const wk__session *session, const wk__activation *activation);
-/* So may an object that something else takes the place of: with so many references, or fewer, it dies. Of a container,
- * beside which the recorder may have it. */
-bool wk__ends_aloud(PyObject *object, Py_ssize_t references);
-bool wk__replaced_ends_aloud(const wk__session *session, PyObject *object);
 /* A generator or coroutine stands where its end may run code: a `finally`, a `with`. */
 bool wk__generator_ends_aloud(PyObject *object);
 /* A session that captures does not look at what runs until wk__session_resume, which does nothing for another one.
@@ -321,6 +318,7 @@ wk__segment *wk__segment_next(wk__compiled *compiled, wk__segment *steal_segment
 /* Models and their dictionaries are watched, not owned; what hangs in those is owned. When a model dies the segment
  * goes. 0, or -1 with an exception. (models.c) */
 int wk__segment_watch_models(wk__session *session, wk__segment *segment);
+bool wk__is_watcher(PyObject *callback); /* of a weak reference, by which a segment is told: no code of the program */
 /* Its guards hold with these registers, so models are alive: those that it uses stay so until the registers are put
  * back. False: something that the guards have run has ended one, or the segment. (models.c) */
 bool wk__segment_hold_models(const wk__segment *segment, PyObject *const *values);

@@ -234,13 +234,26 @@ static int note_key(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *dict,
   return 0;
 }
 
+/* What stands in a slot of the class (`__slots__`) becomes known, or that nothing does. NULL: so it is, or r->failed is
+ * set. */
+static PyObject *know_slot(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *name) {  // -> new
+  PyObject *found = PyObject_GenericGetAttr(owner, name);
+  if (!found) PyErr_Clear();
+  if (reg < 0 || wk__was_written(r, reg, name)) return found;
+  if (!found) wk__check_once(r, WK__CHECK_NO_SLOT, reg, 0, name);
+  if (found && wk__observe(r, f->session->binding, found, WK__READ_ATTRIBUTE, reg, 0, name) < 0) Py_CLEAR(found);
+  return found;
+}
+
 int wk__note_presence(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
   PyObject *dict = NULL, *in_class = wk__type_attribute(Py_TYPE(owner), name);
   if (reg < 0) return 0;
   if (PyDict_Check(owner)) return note_key(f, r, reg, owner, name);
   bool slot = in_class && Py_TYPE(in_class) == &PyMemberDescr_Type;
-  if (slot || PyObject_TypeCheck(owner, f->session->binding->module_type))
+  if (slot) Py_XDECREF(know_slot(f, r, reg, owner, name));
+  if (slot) return r->failed[0] ? -1 : 0;
+  if (PyObject_TypeCheck(owner, f->session->binding->module_type))
     return wk__refuse(f, "attribute %s of a %s is deleted", TEXT(name), Py_TYPE(owner)->tp_name), -1;
   if (wk__was_written(r, reg, name)) return 0;
   wk__reg dict_reg = dict_of_instance(f, r, reg, owner, &dict);
@@ -321,13 +334,8 @@ static PyObject *through_descriptor(wk__frame *f, wk__recording *r, wk__reg reg,
   bool field = strcmp(wk__type_name(t), "_tuplegetter") == 0; /* its module differs by version */
   if (field) return wk__usable(f, owner) ? get(owner, name) : NULL;
   if (t == &PyMemberDescr_Type) {
-    PyObject *found = get(owner, name);
-    if (found && reg >= 0 && !wk__was_written(r, reg, name) &&
-        wk__observe(r, f->session->binding, found, WK__READ_ATTRIBUTE, reg, 0, name) < 0) {
-      Py_DECREF(found);
-      return failed(f, r);
-    }
-    return found;
+    PyObject *found = know_slot(f, r, reg, owner, name);
+    return found ? found : r->failed[0] ? failed(f, r) : get(owner, name); /* an error, or __getattr__ */
   }
   if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
     PyObject *dict;

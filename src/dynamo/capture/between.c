@@ -8,20 +8,17 @@
  *
  * In: objects; a session in any mode. Out: the session as it was, or with its recording given up because that code used
  * a value that had not been computed. Tests: tests/python/capture/test_between.py. */
+#include "dynamo/capture/ends.h"
 #include "dynamo/cpython/objects.h"
 #include "dynamo/session.h"
 
 /* ================================================= what is let go of ============================================= */
 
-static bool has_weak_references(PyObject *o) {
-  return PyType_SUPPORTS_WEAKREFS(Py_TYPE(o)) && *(PyObject **)PyObject_GET_WEAKREFS_LISTPTR(o);
-}
-
 /* Freeing it runs no Python code. Tensors are the ones to go at once: they hold memory. */
 static bool dies_quietly(const wk__binding *b, PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   if (t == &PyLong_Type || t == &PyFloat_Type || t == &PyUnicode_Type || t == &PyBytes_Type) return true;
-  if (t != b->tensor_type || has_weak_references(o)) return false;
+  if (t != b->tensor_type || wk__has_weak_references(o)) return false;
   PyObject **dict = wk__instance_dict_place(o);
   return !(dict && *dict) && !b->tensor_of(o)->autograd;
 }
@@ -55,111 +52,6 @@ void wk__session_drop_buried(wk__session *s) {
   }
   s->mode = before;
   PyErr_Restore(type, value, traceback);
-}
-
-/* ================================================= what dies aloud =============================================== */
-
-static bool has_callback(PyObject *o) {
-  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(o))) return false;
-  const PyWeakReference *reference = *(PyWeakReference **)PyObject_GET_WEAKREFS_LISTPTR(o);
-  while (reference && !reference->wr_callback) reference = reference->wr_next;
-  return reference != NULL;
-}
-
-bool wk__generator_ends_aloud(PyObject *o) {
-  bool generator = PyGen_CheckExact(o);
-  if (!generator && !PyCoro_CheckExact(o)) return false;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyObject *suspended = PyObject_GetAttrString(o, generator ? "gi_suspended" : "cr_suspended");
-  PyObject *code = PyObject_GetAttrString(o, generator ? "gi_code" : "cr_code");
-  bool aloud = suspended != Py_False && code && wk__code_has_handlers((PyCodeObject *)code);
-  Py_XDECREF(code);
-  Py_XDECREF(suspended);
-  PyErr_Restore(type, value, traceback); /* an error of the above goes with it */
-  return aloud;
-}
-
-/* Freeing it runs Python code, or freeing what only it holds, `depth` objects deep. */
-typedef struct death {
-  int depth, objects;
-  bool aloud;
-} death;
-
-static int look_at_held(PyObject *o, void *context);
-static int look_at_death(PyObject *o, void *context) {
-  enum { DEEPEST = 6, MOST_OBJECTS = 1000 };
-  death *d = context;
-  PyTypeObject *t = Py_TYPE(o);
-  bool finalizer = t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_finalize && !wk__type_is_fixed(t);
-  d->aloud = finalizer || has_callback(o) || wk__generator_ends_aloud(o);
-  if (d->aloud || ++d->objects > MOST_OBJECTS || d->depth == DEEPEST) return d->aloud;
-  d->depth++;
-  if (PyObject_IS_GC(o) && t->tp_traverse) t->tp_traverse(o, look_at_held, d);
-  d->depth--;
-  return d->aloud;
-}
-static int look_at_held(PyObject *o, void *context) { return Py_REFCNT(o) == 1 && look_at_death(o, context); }
-
-enum { MOST_REFERENCES = 64 }; /* more than frames and recorder have of one object */
-
-/* How often the recorder holds it, and how often the frames do. */
-static Py_ssize_t recorders_references(const wk__session *s, PyObject *o) {
-  wk__reg reg = wk__reg_find(s->recording, o);
-  Py_ssize_t count = (reg >= 0 && s->recording->registers[reg].object == o) + (s->handled_at_start == o);
-  for (const wk__activation *a = s->innermost; a; a = a->outer)
-    for (int i = 0; a->at_start && i < a->slots_at_start + a->stack_at_start; i++) count += a->at_start[i] == o;
-  return count;
-}
-static Py_ssize_t frames_references(const wk__session *s, PyObject *o) {
-  Py_ssize_t count = 0;
-  for (const wk__activation *a = s->innermost; a; a = a->outer) {
-    int slots = wk__frame_slot_count(&a->frame), depth = wk__frame_depth(&a->frame);
-    for (int i = 0; i < slots; i++) count += wk__frame_slot(&a->frame, i) == o;
-    for (int i = 0; i < depth; i++) count += wk__frame_stack(&a->frame, i) == o;
-  }
-  return count;
-}
-
-bool wk__ends_aloud(PyObject *o, Py_ssize_t references) {
-  death d = {0};
-  return Py_REFCNT(o) <= references && look_at_death(o, &d);
-}
-bool wk__replaced_ends_aloud(const wk__session *s, PyObject *o) {
-  if (Py_REFCNT(o) > MOST_REFERENCES) return false;
-  return wk__ends_aloud(o, 1 + recorders_references(s, o));
-}
-
-static bool dies_aloud(const wk__session *s, const wk__activation *a, int slot) {
-  PyObject *o = wk__frame_slot(&a->frame, slot);
-  if (!o || Py_REFCNT(o) > MOST_REFERENCES) return false;
-  Py_ssize_t recorder = recorders_references(s, o);
-  return recorder && wk__ends_aloud(o, recorder + frames_references(s, o));
-}
-
-/* The exception that is handled, by the end of its `except` block. Beside the recorder the thread has it, and this. */
-static bool handled_dies_aloud(const wk__session *s) {
-  PyObject *o = PyErr_GetHandledException();
-  Py_ssize_t recorder = o && Py_REFCNT(o) <= MOST_REFERENCES ? recorders_references(s, o) : 0;
-  death d = {0};
-  bool aloud = recorder && Py_REFCNT(o) == recorder + 2 && look_at_death(o, &d);
-  Py_XDECREF(o);
-  return aloud;
-}
-
-bool wk__frame_dies_aloud(const wk__session *s, const wk__activation *a) {
-  for (int i = 0; s->recording && i < wk__frame_slot_count(&a->frame); i++)
-    if (dies_aloud(s, a, i)) return true;
-  return false;
-}
-
-bool wk__variable_dies_aloud(const wk__session *s, const wk__activation *a) {
-  int slots[2], count = s->recording ? wk__frame_next_lets_go(&a->frame, slots) : 0;
-  if (count < 0) return a->depth && wk__frame_dies_aloud(s, a);
-  if (s->recording && wk__frame_next_ends_handler(&a->frame)) return handled_dies_aloud(s);
-  for (int i = 0; i < count; i++)
-    if (dies_aloud(s, a, slots[i])) return true;
-  return false;
 }
 
 /* ================================================== being suspended ============================================== */

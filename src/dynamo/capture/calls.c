@@ -277,7 +277,7 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
                                  Py_ssize_t count, PyObject *names) {
   bool text_second = count >= 2 && !names && PyUnicode_Check(args[1]);
   if (strcmp(name, "len") == 0) {
-    bool counts = count == 1 && !names && wk__is_container(f->session->recording, args[0]);
+    bool counts = count == 1 && !names && wk__is_container(args[0]);
     return (counts ? wk__call_passing : wk__call_at_values)(f, callable, args, count, names);
   }
   if (strcmp(name, "getattr") == 0 && text_second) return get_attribute_call(f, args, count, false);
@@ -309,7 +309,7 @@ static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyO
   wk__knowledge what = wk__known_function("builtins", name)->what;
   if (what == WK__KNOWN_PASSES && !names) return wk__call_passing(f, callable, args, count, names);
   PyObject *computed = NULL;
-  bool counts = strcmp(name, "len") == 0 && count == 1 && wk__is_container(f->session->recording, args[0]);
+  bool counts = strcmp(name, "len") == 0 && count == 1 && wk__is_container(args[0]);
   if (!names && !counts &&
       (of_symbols(f, name, args, count, &computed) || of_floats(f, name, callable, args, count, &computed)))
     return computed;
@@ -690,7 +690,8 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   wk__class_kind kind = wk__known_class(t);
   if (kind == WK__CLASS_STATE) return wk__refuse_as(f, WK__REFUSED_VALUE, "a new %s", t->tp_name);
   bool known = kind != WK__CLASS_UNKNOWN;
-  if (t == wk__weak_reference_type() && (count != 1 || names)) return wk__refuse(f, "a weak reference with a callback");
+  if (t == wk__weak_reference_type() && (count != 1 || names))
+    return wk__new_weak_reference(f, r, callable, args, count, names);
   bool makes_keys = (t == &PySet_Type || t == &PyFrozenSet_Type || t == &PyDict_Type) && count == 1 && !names;
   if (makes_keys) return make_keys(f, r, callable, args[0]);
   if (made_of_arguments || known || is_value_class(BINDING, t))
@@ -881,7 +882,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     PyObject *function = wk__module_forward(f, r, callable);
     return function ? enter(f, callable, args, count, names) : NULL;
   }
-  if (t == wk__weak_reference_type() && !count && !names) return wk__referent_of(f, r, callable);
+  if (wk__is_weak_reference(t) && !count && !names) return wk__referent_of(f, r, callable);
   if (wk__is_cached_function(callable))
     return (wk__is_marked_constant(callable) ? wk__constant_call : wk__cached_call)(f, r, callable, args, count, names);
   if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);

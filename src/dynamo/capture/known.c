@@ -3,6 +3,7 @@
 #include "dynamo/capture/known.h"
 #include "autograd/autograd.h"
 #include "dynamo/capture/classes.h"
+#include "dynamo/capture/ends.h"
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
@@ -238,10 +239,11 @@ static bool is_builtin_id(PyObject *o) {
          strcmp(((PyCFunctionObject *)o)->m_ml->ml_name, "id") == 0;
 }
 
-/* A weak reference of the region's own is compared by what it points at. Its address is guarded, and not the object
+/* A weak reference is compared by what it points at. Its address is guarded, and not the object
  * itself, which a segment would keep alive; one that is in a container of such references dies out of that. */
-static bool know_referent(wk__recording *r, PyObject *reference) {
-  PyObject *referent = wk__weak_referent(reference);
+static bool know_referent(wk__frame *f, wk__recording *r, PyObject *reference) {
+  PyObject *referent = wk__is_foreign(r, reference) ? wk__referent_of(f, r, reference) : wk__weak_referent(reference);
+  if (!referent) return false;
   wk__reg reg = wk__is_foreign(r, referent) ? wk__reg_find(r, referent) : -1;
   if (reg >= 0 && !r->registers[reg].fixed)
     wk__check_once(r, WK__CHECK_ADDRESS, reg, (int64_t)(intptr_t)referent, NULL);
@@ -259,6 +261,8 @@ static bool usable(inspection i, PyObject *o) {
   if (i.looks && (PyFloat_CheckExact(o) || PyLong_CheckExact(o))) wk__specialize(r, o);
   if (wk__is_plain_value(b, o) || wk__is_tensor_object(f, o) || PyObject_TypeCheck(o, b->module_type)) return true;
   if (wk__is_own_context(f, o)) return true;
+  if (wk__is_foreign(r, o) && wk__keys_end_aloud(f, r, o))
+    return wk__refuse(f, "keys of a %s whose end runs code", t->tp_name), false;
   if (wk__touch(r, b, o) < 0) return wk__refuse(f, "%s", r->failed), false;
   if (i.depth > MAX_NESTING) {
     if (i.looks) wk__settle_all(r);
@@ -275,7 +279,7 @@ static bool usable(inspection i, PyObject *o) {
   if (is_harmless(f, o)) return wk__know_bound(f, r, o);
   if (wk__known_class(t) == WK__CLASS_VALUE) return wk__is_that_one(r, o);
   bool weak = t == wk__weak_reference_type();
-  if (weak && i.looks && !wk__is_foreign(r, o)) return know_referent(r, o);
+  if (weak && i.looks && PyWeakref_GET_OBJECT(o) != Py_None) return know_referent(f, r, o);
   if (weak && !i.looks) return true;
   if (wk__is_own_object(r, o)) return held_usable(i, o);
   if (wk__is_own_node(r, o)) return true;

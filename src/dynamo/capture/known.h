@@ -115,6 +115,12 @@ PyObject *wk__exception_state(wk__frame *f, wk__recording *r, PyObject *function
 PyObject *wk__behind_proxy(wk__frame *f, wk__recording *r, PyObject *o);         // -> borrowed
 PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict);        // -> new
 PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference);  // -> new
+bool wk__is_weak_reference(const PyTypeObject *type); /* whose call is weakref.ref's, be it a class of Python */
+/* weakref.ref(object, callback) */
+PyObject *wk__new_weak_reference(wk__frame *f, wk__recording *r, PyObject *type, PyObject *const *args,
+                                 Py_ssize_t count, PyObject *names);  // -> new
+/* What a weakref.proxy() from outside stands for; the object itself where it is something else. NULL: refused. */
+PyObject *wk__behind_weak_proxy(wk__frame *f, wk__recording *r, PyObject *o);  // -> borrowed
 /* Of functools.lru_cache. */
 bool wk__is_cached_function(PyObject *callable);
 PyObject *wk__cached_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,

@@ -14,6 +14,9 @@
 #define SEARCHES WK__CALL_SEARCHES
 #define STORES WK__CALL_STORES
 #define KEYS WK__CALL_KEYS
+#define DROPS WK__CALL_DROPS
+#define DROPS_ITEM WK__CALL_DROPS_ITEM
+#define DROPS_KEYS WK__CALL_DROPS_KEYS
 static const wk__known_call calls[] = {
 #define CALL(owner, name, what, how, sample) {owner, name, WK__KNOWN_##what, how},
 #define CLASS(name, kind, sample)

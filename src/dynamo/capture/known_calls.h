@@ -32,11 +32,14 @@ typedef enum wk__knowledge {
 
 /* More of a method that changes its object. */
 enum {
-  WK__CALL_BLIND = 1,    /* does the same whatever the container holds, and gives nothing back */
-  WK__CALL_HALFWAY = 2,  /* may have changed something when it raises */
-  WK__CALL_SEARCHES = 4, /* compares its argument with the items */
-  WK__CALL_STORES = 8,   /* puts its argument, or what that holds, into the container and looks at none of it */
-  WK__CALL_KEYS = 16,    /* makes its argument a key of the container */
+  WK__CALL_BLIND = 1,        /* does the same whatever the container holds, and gives nothing back */
+  WK__CALL_HALFWAY = 2,      /* may have changed something when it raises */
+  WK__CALL_SEARCHES = 4,     /* compares its argument with the items */
+  WK__CALL_STORES = 8,       /* puts its argument, or what that holds, into the container and looks at none of it */
+  WK__CALL_KEYS = 16,        /* makes its argument a key of the container */
+  WK__CALL_DROPS = 32,       /* lets go of what the container holds; */
+  WK__CALL_DROPS_ITEM = 64,  /* of one item, which its first argument names */
+  WK__CALL_DROPS_KEYS = 128, /* of what stands under the keys of its arguments */
 };
 
 /* What instances of a C class are. */

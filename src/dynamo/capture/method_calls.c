@@ -5,6 +5,7 @@
 
 #include "autograd/autograd.h"
 #include "dynamo/capture/call_parts.h"
+#include "dynamo/capture/ends.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
@@ -105,6 +106,9 @@ PyObject *wk__change_container(wk__frame *f, wk__recording *r, const wk__known_c
   Py_ssize_t given = count - self_is_first;
   bool blind = known->how & WK__CALL_BLIND && (Py_TYPE(self) == &PyList_Type || Py_TYPE(self) == &PySet_Type);
   wk__reg reg = wk__reg_find(r, self);
+  if (reg >= 0 && wk__is_foreign(r, self) && wk__keys_end_aloud(f, r, self))
+    return wk__refuse(f, "keys of a %s whose end runs code", Py_TYPE(self)->tp_name);
+  if (wk__note_losses(f, r, known, self, rest, given, names) < 0) return NULL;
   for (Py_ssize_t i = 0; i < given + (names ? PyTuple_GET_SIZE(names) : 0); i++)
     if (!(stores(known, self, rest[i]) ? wk__passed_on(f, rest[i]) : item_usable(f, self, rest[i]))) return NULL;
   bool takes = PyDict_Check(self) || (PyList_CheckExact(self) && strcmp(known->name, "pop") == 0); /* looks at none */
@@ -174,12 +178,6 @@ static PyObject *container_method(wk__frame *f, wk__recording *r, const wk__know
 }
 
 /* ================================================ methods by self ================================================ */
-
-/* Of a class that derives from list or set only what the region has made. */
-bool wk__is_container(const wk__recording *r, PyObject *o) {
-  if (Py_TYPE(o) == &PyList_Type || PyDict_Check(o) || Py_TYPE(o) == &PySet_Type) return true;
-  return wk__reg_find(r, o) < 0 && (PyList_Check(o) || PySet_Check(o));
-}
 
 /* size(), stride(), of one dim, too, numel(), len(): integers that stay symbolic. NULL, with nothing set, for
  * everything else. */
@@ -408,7 +406,7 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (block) r->device_blocks += strcmp(name, "__enter__") == 0 ? 1 : -1;
   if (block) return wk__plain_call(f, callable, args, count, names);
   const wk__known_call *known = wk__known_method(t, name);
-  if (wk__is_container(r, self) && known->what != WK__KNOWN_NOTHING)
+  if (wk__is_container(self) && known->what != WK__KNOWN_NOTHING)
     return container_method(f, r, known, self, callable, args, count, names, self_is_first);
   PyObject *product = NULL;
   bool folds = t == BINDING->size_type && count - self_is_first == 0 && !names && strcmp(name, "numel") == 0;

@@ -28,6 +28,10 @@ static PyObject *model_died(PyObject *capsule, PyObject *reference) {  // -> new
 }
 static PyMethodDef model_died_method = {"model_died", model_died, METH_O, NULL};
 
+bool wk__is_watcher(PyObject *callback) {
+  return PyCFunction_Check(callback) && ((PyCFunctionObject *)callback)->m_ml == &model_died_method;
+}
+
 static bool is_model(const wk__session *s, PyObject *o) {
   return PyObject_TypeCheck(o, s->binding->module_type) || s->binding->is_optimizer(s->binding->state, o);
 }

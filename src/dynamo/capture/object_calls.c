@@ -2,6 +2,7 @@
  * checks, weak references, deep copies.
  * In: such a call. Out: its result, with a read or check for everything that it depends on. Tests:
  * tests/python/capture/test_guards.py. */
+#include "dynamo/capture/ends.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
@@ -141,15 +142,44 @@ static bool was_let_go(const wk__session *s, PyObject *o) {
 
 PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference) {  // -> new
   PyObject *referent = wk__weak_referent(reference);
-  if (referent != Py_None && was_let_go(f->session, referent)) {
+  wk__reg reg = wk__reg_find(r, reference); /* one of the region's own has one where it can be seen outside */
+  bool own = wk__is_own_object(r, reference) || (reg >= 0 && !wk__is_foreign(r, reference));
+  if (referent != Py_None && (r->ended_watched || was_let_go(f->session, referent))) {
     Py_DECREF(referent);
     return wk__refuse(f, "a weak reference to what was let go of");
   }
-  wk__reg reg = wk__reg_find(r, reference); /* one of the region's own has one where it can be seen outside */
-  if (wk__is_own_object(r, reference) || (reg >= 0 && !wk__is_foreign(r, reference))) return referent;
+  if (own) return referent;
+  r->asks_referents = true;
   if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, reg, 0, NULL) == 0) return referent;
   Py_DECREF(referent);
   return wk__refuse(f, "%s", r->failed);
+}
+
+bool wk__is_weak_reference(const PyTypeObject *type) {
+  return PyType_IsSubtype((PyTypeObject *)type, wk__weak_reference_type()) &&
+         type->tp_call == wk__weak_reference_type()->tp_call;
+}
+
+/* The callback is no part of the region: what comes from outside and is held there does not end in it. What the region
+ * has made might. */
+PyObject *wk__new_weak_reference(wk__frame *f, wk__recording *r, PyObject *type, PyObject *const *args,
+                                 Py_ssize_t count, PyObject *names) {
+  bool calls = count == 2 && args[1] != Py_None;
+  if (names || count > 2 || (calls && !wk__note_stays(f, r, args[0])))
+    return wk__refuse(f, "a weak reference with a callback");
+  return wk__arguments_usable(f, args, count, NULL) ? wk__plain_call(f, type, args, count, NULL) : NULL;
+}
+
+PyObject *wk__behind_weak_proxy(wk__frame *f, wk__recording *r, PyObject *o) {
+  wk__reg reg = PyWeakref_CheckProxy(o) && wk__is_foreign(r, o) ? wk__reg_find(r, o) : -1;
+  if (reg < 0) return o;
+  PyObject *referent = wk__weak_referent(o);
+  Py_DECREF(referent); /* somebody has it, or it is None */
+  if (referent == Py_None || r->ended_watched || was_let_go(f->session, referent))
+    return wk__refuse(f, "a weakref.proxy() of what is gone");
+  r->asks_referents = true;
+  if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, reg, 0, NULL) < 0) return wk__refuse(f, "%s", r->failed);
+  return referent;
 }
 
 /* ==================================================== effects ==================================================== */

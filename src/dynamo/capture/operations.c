@@ -6,6 +6,8 @@
 
 #include <opcode.h>
 
+#include "dynamo/capture/ends.h"
+#include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/operation_parts.h"
 #include "dynamo/cpython/objects.h"
 
@@ -156,6 +158,7 @@ int wk__op_set_cell(wk__frame *f, PyObject *cell, PyObject *value) {
   while (slot < wk__frame_slot_count(f) && wk__frame_slot(f, slot) != cell) slot++;
   if (find_cell(f, r, cell, slot) < 0) return wk__failed_int(f, r);
   wk__reg reg = wk__reg_find(r, cell);
+  if (wk__note_emptied(f, r, cell) < 0) return -1;
   if (reg >= 0) {
     PyObject *items[] = {cell, value};
     if (wk__did(r, BINDING, WK__DO_SET_CELL, NULL, items, 2, NULL) < 0) return wk__failed_int(f, r);
@@ -240,31 +243,31 @@ PyObject *wk__op_unary(wk__frame *f, wk__unary kind, PyObject *a) {
   return wk__usable(f, a) ? wk__plain_unary(f, kind, a) : NULL;
 }
 
-/* `list += x` and its like change the object itself. */
-static const char *in_place_method(int kind, PyObject *a) {
-  if (Py_TYPE(a) == &PyList_Type) return kind == NB_INPLACE_ADD ? "extend" : NULL;
-  if (PyDict_Check(a)) return kind == NB_INPLACE_OR ? "update" : NULL;
-  if (Py_TYPE(a) != &PySet_Type) return NULL;
-  switch (kind) {
-    case NB_INPLACE_OR:
-      return "update";
-    case NB_INPLACE_AND:
-      return "intersection_update";
-    case NB_INPLACE_SUBTRACT:
-      return "difference_update";
-    case NB_INPLACE_XOR:
-      return "symmetric_difference_update";
-    default:
-      return NULL;
+/* What `list += x` and its like do, which change the object itself: the method of C code. NULL: there is none, or the
+ * object's class has one of its own, which is evaluated. */
+static PyObject *in_place_method(int kind, PyObject *a) {  // -> new
+  static const struct {
+    PyTypeObject *type;
+    int kind;
+    const char *name;
+  } methods[] = {{&PyList_Type, NB_INPLACE_ADD, "__iadd__"},     {&PyList_Type, NB_INPLACE_MULTIPLY, "__imul__"},
+                 {&PyODict_Type, NB_INPLACE_OR, "__ior__"},      {&PyDict_Type, NB_INPLACE_OR, "__ior__"},
+                 {&PySet_Type, NB_INPLACE_OR, "__ior__"},        {&PySet_Type, NB_INPLACE_AND, "__iand__"},
+                 {&PySet_Type, NB_INPLACE_SUBTRACT, "__isub__"}, {&PySet_Type, NB_INPLACE_XOR, "__ixor__"}};
+  for (size_t i = 0; i < WK_COUNT(methods); i++) {
+    if (methods[i].kind != kind || !PyObject_TypeCheck(a, methods[i].type)) continue;
+    PyObject *name = PyUnicode_InternFromString(methods[i].name);
+    PyObject *method = name ? wk__type_attribute(methods[i].type, name) : NULL;
+    bool inherited = method && wk__type_attribute(Py_TYPE(a), name) == method;
+    Py_XDECREF(name);
+    if (inherited) return Py_NewRef(method);
   }
+  return NULL;
 }
 
-static int did_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *arg) {
-  PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(self), name);
-  if (!method) return -1;
+static int did_method(wk__frame *f, wk__recording *r, PyObject *self, PyObject *method, PyObject *arg) {
   PyObject *items[] = {method, self, arg};
   int status = wk__reg_constant(r, method) < 0 ? -1 : wk__did(r, BINDING, WK__DO_IMPURE_CALL, NULL, items, 3, NULL);
-  Py_DECREF(method);
   return status < 0 ? wk__failed_int(f, r) : 0;
 }
 
@@ -289,22 +292,35 @@ static bool operands_usable(wk__frame *f, int nb_kind, PyObject *a, PyObject *b)
   return (number_a || wk__usable(f, a)) && (number_b || wk__usable(f, b));
 }
 
+/* Of a container that others can see. What is added to a list does not depend on what is there. */
+static PyObject *change_in_place(wk__frame *f, wk__recording *r, int nb_kind, PyObject *a, PyObject *b,
+                                 PyObject *method) {
+  bool blind = Py_TYPE(a) == &PyList_Type && nb_kind == NB_INPLACE_ADD;
+  if (blind ? !wk__passed_on(f, b) : !operands_usable(f, nb_kind, a, b)) return NULL;
+  if (blind && wk__keep_before(r, wk__reg_find(r, a)) < 0) return NULL;
+  wk__note_joined(f, r, a, b);
+  const wk__known_call *known = wk__known_method(Py_TYPE(a), PyUnicode_AsUTF8(PyDescr_NAME(method)));
+  if (wk__note_losses(f, r, known, a, &b, 1, NULL) < 0 || did_method(f, r, a, method, b) < 0) return NULL;
+  int64_t step = r->step_count - 1;
+  PyObject *result = wk__plain_binary(f, nb_kind, a, b);
+  if (result && result != a && wk__recording_of(f) == r) r->steps[step].undone = true; /* the other operand did it */
+  if (!result || result == a) method_tried(f, r, step, a, result);
+  return result;
+}
+
 PyObject *wk__op_binary(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
   RECORDING(wk__plain_binary(f, nb_kind, a, b));
   PyObject *number;
   if (wk__symbolic_binary(r, nb_kind, a, b, &number) || wk__float_binary(r, nb_kind, a, b, &number)) return number;
   if (PyUnicode_Check(a) && wk__holds_marked_int(r, b)) return wk__refuse(f, "the text of a size that was marked");
   if (PyUnicode_Check(a) && nb_kind == NB_REMAINDER) wk__text_shows(r, b);
-  const char *method = wk__reg_find(r, a) >= 0 ? in_place_method(nb_kind, a) : NULL;
-  bool blind = method && Py_TYPE(a) == &PyList_Type; /* what is added does not depend on what is there */
-  if (blind ? !wk__passed_on(f, b) : !operands_usable(f, nb_kind, a, b)) return NULL;
-  if (blind && wk__keep_before(r, wk__reg_find(r, a)) < 0) return NULL;
+  PyObject *method = wk__reg_find(r, a) >= 0 ? in_place_method(nb_kind, a) : NULL;
+  PyObject *result = method ? change_in_place(f, r, nb_kind, a, b, method) : NULL;
+  Py_XDECREF(method);
+  if (method) return result;
+  if (!operands_usable(f, nb_kind, a, b)) return NULL;
   wk__note_joined(f, r, a, b);
-  if (method && did_method(f, r, a, method, b) < 0) return NULL;
-  int64_t step = r->step_count - 1;
-  PyObject *result = wk__plain_binary(f, nb_kind, a, b);
-  if (method) method_tried(f, r, step, a, result);
-  return result;
+  return wk__plain_binary(f, nb_kind, a, b);
 }
 
 PyObject *wk__op_compare(wk__frame *f, int py_kind, PyObject *a, PyObject *b) {
@@ -477,8 +493,13 @@ static int did_fill(wk__frame *f, wk__recording *r, wk__fill kind, PyObject *con
     case WK__FILL_SET_ADD:
       return wk__did(r, BINDING, WK__DO_ADD, NULL, pair, 2, NULL) < 0 ? wk__failed_int(f, r) : 0;
     default:
-      return did_method(f, r, container, kind == WK__FILL_LIST_EXTEND ? "extend" : "update", a);
+      break;
   }
+  const char *name = kind == WK__FILL_LIST_EXTEND ? "extend" : "update";
+  PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(container), name);
+  int status = method ? did_method(f, r, container, method, a) : -1;
+  Py_XDECREF(method);
+  return status;
 }
 
 int wk__op_fill(wk__frame *f, wk__fill kind, PyObject *container, PyObject *a, PyObject *b, PyObject *callable) {

@@ -1,6 +1,7 @@
 /* Iteration, with, match and exceptions while something is captured: the real thing, and a note of it. What is said in
  * operations.c holds here, too. Tests: tests/python/capture/. */
 #include "dynamo/capture/operation_parts.h"
+#include "dynamo/cpython/objects.h"
 
 /* What the iterator's own Python code gives comes to this instruction, and to no C code that looks at it. */
 #define HANDING_ON(iterator, call)                            \
@@ -82,11 +83,77 @@ Py_ssize_t wk__op_length(wk__frame *f, PyObject *a) {
   (void)r;
   return wk__passed_on(f, a) ? wk__plain_length(f, a) : -1;
 }
+/* The attributes that a class pattern asks for. NULL, with nothing set: it is an error, which the instruction raises.
+ */
+static PyObject *names_of_pattern(PyTypeObject *type, Py_ssize_t positional, PyObject *keyword_names) {  // -> new
+  PyObject *text = PyUnicode_InternFromString("__match_args__");
+  PyObject *in_order = text ? wk__type_attribute(type, text) : NULL;
+  Py_ssize_t named = PyTuple_GET_SIZE(keyword_names);
+  bool told = !positional || (in_order && PyTuple_CheckExact(in_order) && PyTuple_GET_SIZE(in_order) >= positional);
+  PyObject *names = told ? PyTuple_New(positional + named) : NULL, *different = NULL;
+  for (Py_ssize_t i = 0; names && i < positional + named; i++) {
+    PyObject *name = PyTuple_GET_ITEM(i < positional ? in_order : keyword_names, i < positional ? i : i - positional);
+    PyTuple_SET_ITEM(names, i, Py_NewRef(name));
+  }
+  different = names ? PyFrozenSet_New(names) : NULL;
+  if (!different || PySet_GET_SIZE(different) != PyTuple_GET_SIZE(names)) Py_CLEAR(names);
+  Py_XDECREF(different);
+  Py_XDECREF(text);
+  PyErr_Clear();
+  return names;
+}
+
+/* No Python code says what it is: it stands in the object's dictionary, a slot, or the class. */
+static bool is_plain_attribute(PyTypeObject *type, PyObject *name) {
+  PyObject *in_class = PyUnicode_CheckExact(name) ? wk__type_attribute(type, name) : NULL;
+  bool plain = !in_class || Py_TYPE(in_class) == &PyMemberDescr_Type || !Py_TYPE(in_class)->tp_descr_get;
+  return PyUnicode_CheckExact(name) && plain;
+}
+
+static PyObject *attributes_of_pattern(wk__frame *f, PyObject *subject, PyObject *names) {  // -> new
+  PyObject *found = PyTuple_New(PyTuple_GET_SIZE(names));
+  for (Py_ssize_t i = 0; found && i < PyTuple_GET_SIZE(names); i++) {
+    PyObject *value = wk__op_attr(f, subject, PyTuple_GET_ITEM(names, i));
+    if (value) {
+      PyTuple_SET_ITEM(found, i, value);
+      continue;
+    }
+    Py_CLEAR(found);
+    if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_AttributeError)) break;
+    PyErr_Clear();
+    return Py_NewRef(Py_None); /* no match */
+  }
+  return found;
+}
+
+/* A class of Python, and an object from outside that says nothing about itself by Python code. */
+static PyObject *match_from_outside(wk__frame *f, wk__recording *r, PyObject *subject, PyTypeObject *type,
+                                    Py_ssize_t positional, PyObject *keyword_names) {
+  PyTypeObject *t = Py_TYPE(subject);
+  PyObject *text = PyUnicode_InternFromString("__class__");
+  bool usual = text && wk__type_attribute(t, text) == wk__type_attribute(&PyBaseObject_Type, text);
+  bool simple = usual && wk__is_python_instance(subject) && t->tp_getattro == PyObject_GenericGetAttr &&
+                Py_TYPE(type) == &PyType_Type && wk__is_python_class(type);
+  Py_XDECREF(text);
+  PyObject *names = simple ? names_of_pattern(type, positional, keyword_names) : NULL;
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++)
+    if (!is_plain_attribute(t, PyTuple_GET_ITEM(names, i))) Py_CLEAR(names);
+  if (!names) return wk__refuse(f, "a class pattern on an object from outside");
+  PyObject *found = NULL;
+  if (wk__depend_on_type(r, t) < 0 || wk__depend_on_type(r, type) < 0)
+    wk__failed(f, r);
+  else
+    found = PyType_IsSubtype(t, type) ? attributes_of_pattern(f, subject, names) : Py_NewRef(Py_None);
+  Py_DECREF(names);
+  return found;
+}
+
 PyObject *wk__op_match_class(wk__frame *f, PyObject *subject, PyObject *type, Py_ssize_t positional,
                              PyObject *keyword_names) {
   RECORDING(wk__plain_match_class(f, subject, type, positional, keyword_names));
   if (wk__is_foreign(r, subject) && !wk__is_tensor_object(f, subject) && !PyTuple_Check(subject))
-    return wk__refuse(f, "a class pattern on an object from outside");
+    return PyType_Check(type) ? match_from_outside(f, r, subject, (PyTypeObject *)type, positional, keyword_names)
+                              : wk__refuse(f, "a class pattern that is not one");
   return wk__plain_match_class(f, subject, type, positional, keyword_names);
 }
 PyObject *wk__op_match_keys(wk__frame *f, PyObject *subject, PyObject *keys) {

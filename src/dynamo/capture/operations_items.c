@@ -3,32 +3,16 @@
 #include "dynamo/capture/operations.h"
 
 #include "autograd/autograd.h"
+#include "dynamo/capture/ends.h"
 #include "dynamo/capture/operation_parts.h"
 #include "dynamo/cpython/objects.h"
-
-/* What is replaced may die of it, and its end run code, which the program's next instructions may see the effect of: a
- * break, and at replay another segment. `owner`: a dictionary or list that the region has not made. */
-static int note_replaced(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *key) {
-  wk__reg reg = wk__reg_find(r, owner);
-  bool dict = PyDict_Check(owner);
-  Py_ssize_t at = !dict && PyLong_CheckExact(key) ? PyLong_AsSsize_t(key) : -1;
-  if (at < 0 && PyErr_Occurred()) PyErr_Clear();
-  if (!dict && at < 0 && PyLong_CheckExact(key)) at += PyList_GET_SIZE(owner);
-  if (!dict && (at < 0 || at >= PyList_GET_SIZE(owner))) return 0;
-  PyObject *old = dict ? PyDict_GetItemWithError(owner, key) : PyList_GET_ITEM(owner, at);
-  if (!old && PyErr_Occurred()) return -1;
-  if (old && wk__replaced_ends_aloud(f->session, old)) return wk__refused(f, "the end of what is replaced runs code");
-  if (reg >= 0 && !wk__was_written(r, reg, dict ? key : NULL))
-    wk__check_once(r, WK__CHECK_MUTE, reg, dict ? 0 : at, dict ? key : NULL);
-  return 0;
-}
 
 /* A name of a module, here or there: in its dictionary. */
 int wk__set_in_module(wk__frame *f, wk__recording *r, PyObject *dict, PyObject *name, PyObject *value) {
   PyObject *items[] = {dict, name, value};
   wk__reg reg = wk__globals_register(r, dict);
   if (reg < 0 || (!value && wk__note_presence(f, r, dict, name) < 0)) return wk__failed_int(f, r);
-  if (note_replaced(f, r, dict, name) < 0) return -1;
+  if (wk__note_replaced(f, r, dict, name) < 0) return -1;
   if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return wk__failed_int(f, r);
   int64_t step = r->step_count - 1;
   int status;
@@ -42,6 +26,7 @@ int wk__set_in_module(wk__frame *f, wk__recording *r, PyObject *dict, PyObject *
 
 /* Methods of a proxy are those of what it shows. */
 static PyObject *owner_of_method(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  if (WK_UNLIKELY(PyWeakref_CheckProxy(owner))) return wk__behind_weak_proxy(f, r, owner);
   if (WK_LIKELY(Py_TYPE(owner) != &PyDictProxy_Type)) return owner;
   PyObject *in_class = wk__type_attribute(&PyDictProxy_Type, name);
   return in_class && Py_TYPE(in_class) == &PyMethodDescr_Type ? wk__behind_proxy(f, r, owner) : owner;
@@ -50,13 +35,14 @@ static PyObject *owner_of_method(wk__frame *f, wk__recording *r, PyObject *owner
 PyObject *wk__op_attr(wk__frame *f, PyObject *owner, PyObject *name) {
   RECORDING(wk__plain_attr(f, owner, name));
   owner = owner_of_method(f, r, owner, name);
-  return wk__get_attribute(f, r, owner, name);
+  return owner ? wk__get_attribute(f, r, owner, name) : NULL;
 }
 
 PyObject *wk__op_method(wk__frame *f, PyObject *owner, PyObject *name, PyObject **out_self) {
   RECORDING(wk__plain_method(f, owner, name, out_self));
   *out_self = NULL;
   owner = owner_of_method(f, r, owner, name);
+  if (!owner) return NULL;
   PyObject *found = wk__get_attribute(f, r, owner, name);
   PyObject *in_class = found && PyCFunction_Check(found) ? wk__type_attribute(Py_TYPE(owner), name) : NULL;
   if (in_class && Py_TYPE(in_class) == &PyMethodDescr_Type && PyCFunction_GET_SELF(found) == owner) {
@@ -169,13 +155,14 @@ static int find_part(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *
  * parts that change, (WK__MODULE_PARTS) -1: not this one. */
 static int set_and_note(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value,
                         const wk__reg *written, setattrofunc set) {
-  if (!wk__is_foreign(r, owner) && wk__reg_find(r, owner) < 0) return set(owner, name, value);
+  if (!wk__is_foreign(r, owner) && wk__reg_find(r, owner) < 0)
+    return wk__note_attribute_replaced(f, r, owner, name) < 0 ? -1 : set(owner, name, value);
   PyObject *items[] = {owner, value};
   wk__reg reg = wk__reg_find(r, owner);
   if (wk__is_foreign(r, owner) && wk__instance_dict(f, r, reg, owner) < 0 && r->failed[0]) return wk__failed_int(f, r);
   if (!value && wk__note_presence(f, r, owner, name) < 0) return r->failed[0] ? wk__failed_int(f, r) : -1;
   PyObject **dict = wk__instance_dict_place(owner);
-  if (wk__is_foreign(r, owner) && dict && *dict && note_replaced(f, r, *dict, name) < 0) return -1;
+  if (wk__note_attribute_replaced(f, r, owner, name) < 0) return -1;
   if (wk__did(r, BINDING, WK__DO_SET_ATTR, NULL, items, 2, name) < 0) return wk__failed_int(f, r);
   int64_t step = r->step_count - 1;
   wk__reg dict_reg = dict && *dict ? wk__reg_find(r, *dict) : -1;
@@ -226,6 +213,7 @@ static int set_of_c_object(wk__frame *f, wk__recording *r, PyObject *owner, PyOb
 
 int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *value) {
   RECORDING(wk__plain_set_attr(f, owner, name, value));
+  if (!(owner = wk__behind_weak_proxy(f, r, owner))) return -1;
   PyTypeObject *type = Py_TYPE(owner);
   if (wk__is_tensor_object(f, owner)) return set_attribute_of_tensor(f, r, owner, name, value);
   bool module = PyObject_TypeCheck(owner, BINDING->module_type);
@@ -289,13 +277,38 @@ static bool is_own_frozen_set(wk__frame *f, const wk__recording *r, PyObject *ke
   return own && wk__has_constant_hash(f, key) && wk__keys_usable(f, key);
 }
 
+static bool asks_python(wk__frame *f, PyObject *weak) {
+  PyObject *referent = wk__weak_referent(weak);
+  bool asks = !wk__hashes_its_address(f, referent);
+  Py_DECREF(referent);
+  return asks;
+}
+
+/* weakref.ref(o) as key: each call makes its own of what it has found. */
+static wk__reg weak_key(wk__frame *f, wk__recording *r, PyObject *key) {
+  if (Py_TYPE(key) != wk__weak_reference_type() || !wk__is_own_object(r, key)) return -1;
+  PyObject *referent = wk__weak_referent(key);
+  wk__reg reg = wk__is_foreign(r, referent) && wk__hashes_its_address(f, referent) ? wk__reg_find(r, referent) : -1;
+  Py_DECREF(referent);
+  bool plain = reg >= 0 && !((PyWeakReference *)key)->wr_callback;
+  if (!plain || wk__reg_constant(r, (PyObject *)Py_TYPE(key)) < 0) return -1;
+  if (wk__observe(r, BINDING, key, WK__READ_COMPUTED, reg, -1, (PyObject *)Py_TYPE(key)) < 0) return -1;
+  return wk__reg_find(r, key);
+}
+
 /* A dict's item, or that it has none. */
 static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
+  if (Py_TYPE(key) == wk__weak_reference_type() && asks_python(f, key))
+    return wk__refuse(f, "a weak reference as key, whose object is compared by Python code");
   PyObject *found = PyDict_GetItemWithError(owner, key);
   if (!found && PyErr_Occurred()) return NULL;
   bool plain = wk__is_plain_value(BINDING, key) || is_tuple_of_constants(f, r, key) || is_own_frozen_set(f, r, key);
   wk__reg key_reg = plain ? -1 : wk__reg_find(r, key);
-  bool written = wk__was_written(r, reg, key), again = !plain && wk__is_asked_again(f, r, key, key_reg);
+  bool written = wk__was_written(r, reg, key);
+  wk__reg weak = found && !written && key_reg < 0 && !plain ? weak_key(f, r, key) : -1;
+  if (weak >= 0) key_reg = weak;
+  bool again = !plain && (weak >= 0 || wk__is_asked_again(f, r, key, key_reg));
+  if (found && written && Py_TYPE(key) == wk__weak_reference_type() && wk__usable(f, key)) return Py_NewRef(found);
   if (!plain && !again && (key_reg < 0 || !r->registers[key_reg].fixed))
     return wk__refuse(f, "a dict's key that is no plain value");
   if (again) wk__note_written_keys(f, r, reg, key);
@@ -426,12 +439,13 @@ int wk__did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *
   PyObject *items[] = {owner, key, value};
   bool dict = PyDict_Check(owner);
   if (!value && dict && wk__note_presence(f, r, owner, key) < 0) return r->failed[0] ? wk__failed_int(f, r) : -1;
-  bool plain = wk__is_plain_value(BINDING, key), list = PyList_Check(owner);
-  if (wk__is_foreign(r, owner) && plain && (dict || list) && note_replaced(f, r, owner, key) < 0) return -1;
+  bool plain = wk__is_plain_value(BINDING, key);
+  if (wk__note_replaced(f, r, owner, key) < 0) return -1;
   if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return wk__failed_int(f, r);
   int64_t step = r->step_count - 1;
   wk__reg reg = wk__reg_find(r, owner);
-  if ((list || (dict && !r->registers[reg].is_globals)) && wk__keep_before(r, reg) < 0) return -1;
+  bool names = dict && r->registers[reg].is_globals;
+  if ((PyList_Check(owner) || (dict && !names)) && wk__keep_before(r, reg) < 0) return -1;
   int status;
   if (plain)
     LETTING_GO(status, wk__plain_set_item(f, owner, key, value));
@@ -470,5 +484,6 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
     if (PyList_Check(owner) && !place_is_there(f, r, owner, key) && !wk__usable(f, owner)) return -1;
     return wk__did_set_item(f, r, owner, key, value);
   }
+  if (builtin && wk__note_replaced(f, r, owner, key) < 0) return -1;
   return wk__plain_set_item(f, owner, key, value);
 }

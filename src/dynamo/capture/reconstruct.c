@@ -55,14 +55,15 @@ static wk__reg made_deque(wk__recording *r, const wk__binding *b, PyObject *o) {
 }
 
 static wk__reg made_weak_reference(wk__recording *r, const wk__binding *b, PyObject *o) {
-  PyObject *referent = wk__weak_referent(o), *args[] = {(PyObject *)Py_TYPE(o), referent};
+  PyObject *referent = wk__weak_referent(o), *callback = ((PyWeakReference *)o)->wr_callback;
+  PyObject *args[] = {(PyObject *)Py_TYPE(o), referent, callback};
   bool alive = referent != Py_None && wk__reg_constant(r, args[0]) >= 0;
   if (wk__map_get(&r->hook_dicts, (uintptr_t)referent)) {
     wk__record_failed(r, "the handle of a hook of what the region computes is still alive");
     Py_DECREF(referent);
     return -1;
   }
-  wk__reg reg = alive ? made_of(r, b, o, WK__DO_CALL, args, 2) : -1;
+  wk__reg reg = alive ? made_of(r, b, o, WK__DO_CALL, args, callback ? 3 : 2) : -1;
   if (!alive) wk__record_failed(r, "a weak reference to what has died");
   Py_DECREF(referent);
   return reg;
@@ -482,7 +483,7 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
   if (t == &PyODict_Type || wk__is_default_dict(t)) return made_dict_of_kind(r, b, o);
   if (t == &PySet_Type) return made_set(r, b, o);
   if (strcmp(t->tp_name, "collections.deque") == 0 && wk__is_own_object(r, o)) return made_deque(r, b, o);
-  if (t == wk__weak_reference_type() && wk__is_own_object(r, o)) return made_weak_reference(r, b, o);
+  if (t == wk__weak_reference_type()) return made_weak_reference(r, b, o);
   if (strcmp(t->tp_name, "numpy.ndarray") == 0 && wk__is_own_object(r, o)) return made_array(r, b, o);
   if (t == &PyBaseObject_Type) return made_of(r, b, o, WK__DO_INSTANCE, (PyObject *[]){(PyObject *)t}, 1);
   if (t == &PySlice_Type) {

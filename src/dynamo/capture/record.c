@@ -1,6 +1,7 @@
 /* The recording of one segment: which objects are known, where from, and what was done to them.
  * In: what operations.c sees happen. Out: reads and checks, steps, registers. Invariant: an object that has a register
  * is kept alive by it, so that its address stands for it. Tests: tests/python/capture/. */
+#include "dynamo/capture/ends.h"
 #include "dynamo/capture/numbers.h"
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
@@ -355,6 +356,7 @@ static int check_kind(wk__recording *r, const wk__binding *b, wk__reg reg, PyObj
 /* Checks of a thing that has been read into `reg` and has a register already. */
 static void check_again(wk__recording *r, wk__reg reg, wk__reg known) {
   wk__register *k = &r->registers[known];
+  k->others++;
   if (k->fixed)
     wk__check(r, WK__CHECK_IS, reg, 0, k->object);
   else
@@ -401,7 +403,7 @@ int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, 
     wk__record_failed(r, "an object made in the region was found outside");
     return -1;
   }
-  bool fixed = read_is_fixed(r, kind, a, b, key);
+  bool fixed = read_is_fixed(r, kind, a, b, key) && !wk__has_destructor(object); /* a segment would keep it alive */
   if (fixed) keep_versions_behind(r, kind, a);
   /* A tensor that has been replaced there since an earlier capture is looked at in each call. */
   if (fixed && r->changing && PyObject_TypeCheck(object, binding->tensor_type) && wk__map_get(r->changing, path))
@@ -543,6 +545,7 @@ int wk__keep_before(wk__recording *r, wk__reg reg) {
   bool container = PyDict_Check(g->object) || PyList_Check(g->object) || PyAnySet_Check(g->object);
   if (!may_differ(g) || g->touched || g->before || g->written || g->names || !container) return 0;
   if (!(g->before = PySequence_Tuple(g->object))) return -1;
+  r->has_before = true;
   return 0;
 }
 

@@ -49,6 +49,7 @@ typedef enum wk__read_kind {
   WK__CHECK_ABSENT,    /* dict a has no key `object`, or, where that is NULL, no key that is register b */
   WK__CHECK_PRESENT,   /* dict a has it, whatever the value */
   WK__CHECK_NO_DICT,   /* a has no instance dictionary entry `object` (and perhaps no dictionary) */
+  WK__CHECK_NO_SLOT,   /* a has a slot `object`, which is empty */
   WK__CHECK_UNBOUND,   /* slot b of frame a (its stack behind the slots), or cell a (b = -1), is empty */
   WK__CHECK_NO_GRAD,   /* tensor a has no .grad */
   WK__CHECK_NO_HOOKS,  /* leaf a has none, b as of READ_HOOKS */
@@ -60,8 +61,12 @@ typedef enum wk__read_kind {
   WK__CHECK_ADDRESS,   /* a is at address b */
   WK__CHECK_ITEMS,     /* list a has exactly the objects of tuple `object` */
   WK__CHECK_ENDS,      /* iterator a gives exactly b more, or fewer */
-  WK__CHECK_MUTE,      /* what dict a has for `object`, or list a as item b, can be replaced without running code */
+  WK__CHECK_MUTE,      /* what dict a has for `object`, object a as that slot, or list a as item b, can be replaced
+                        * without running code; */
 } wk__read_kind;
+/* or as b: all that container a holds; a itself, whoever has it; a does not end, since somebody has it beside frames
+ * and what is let go of. */
+enum { WK__MUTE_CONTENT = -1, WK__MUTE_ITSELF = -2, WK__MUTE_STAYS = -3 };
 
 typedef struct wk__read {
   uint8_t kind;
@@ -130,6 +135,7 @@ typedef struct wk__register {
   wk_int over;     /* is_quotient: the float is number / over, rounded once */
   bool is_quotient;
   int64_t taken;      /* from an iterator from outside, so many */
+  int others;         /* so many other registers have the object: it was found elsewhere, too */
   PyTypeObject *type; /* TENSOR: of a class that derives from Tensor; a constant register owns it; NULL: Tensor */
   PyObject *object;   /* owned: the object at capture; after capture only of constants and fixed ones */
   PyObject *names;    /* owned: attributes and keys that steps have written, a set; or NULL */
@@ -232,6 +238,10 @@ typedef struct wk__recording {
   int draws;             /* so many */
   bool seeded;           /* its generator has been seeded */
   int clocks;            /* how often clocks were asked */
+  bool has_before;       /* some register has kept what a container held */
+  int drops;             /* so many places outside where something is let go of */
+  bool asks_referents;   /* a weak reference from outside was asked what it points at */
+  bool ended_watched;    /* something that weak references point at has ended */
   int classes_open;      /* calls that are making one */
   PyObject *shown_class; /* borrowed: the one that the innermost of them has shown to code already; NULL */
   wk__map made_classes;  /* classes that the region has made -> themselves */

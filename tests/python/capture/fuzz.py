@@ -6,7 +6,7 @@
 
 A program is a helper class, helper functions and `f(x, y, n, a, l, d, o, log)`. It does arithmetic, views, writes in
 place, loops, branches on numbers and on values of tensors, breaks (print, item, tolist), try, with, closures, early
-returns, classes of its own, generators that are talked to, and lets destructors, callbacks and signals run. Programs may raise: then both runs have to. All loops are short.
+returns, classes of its own, generators that are talked to, containers that let go of what says when it dies, and lets destructors, callbacks and signals run. Programs may raise: then both runs have to. All loops are short.
 
 Every second program is about sizes: its tensors and its integer have other ones in almost every call, and it does more
 with them: arithmetic, comparisons, views and new tensors of such sizes, sizes in containers, attributes and results."""
@@ -589,6 +589,43 @@ class Program:
             self.line(f"del {name}")
             self.line("gc.collect()")
 
+    def letting_go(self):
+        """Containers from outside that hold what says when it dies, and what drops it: now, or in a later call."""
+        t, things = self.random.choice(self.tensors), self.pick("l", "d", "o.things", "o.table")
+        falls = self.pick(f"Falls(log, {t})", f"[Falls(log, {t}), 1]", "Cell(x)", "3")
+        list_ = things in ("l", "o.things")
+        kind = self.pick(0, 1, 2, 3, 4, 5, 6)
+        if things.startswith("o."):
+            self.line(f"if not hasattr(o, '{things[2:]}'):")
+            self.line(f"    {things} = {self.pick('[1, 2]', '[]') if list_ else '{}'}")
+        if kind < 3:
+            self.line(f"{things}.append({falls})" if list_ else f"{things}['fallen'] = {falls}")
+        elif kind == 3 and list_:
+            self.line(f"if {things} and not isinstance({things}[-1], int):")
+            self.line(
+                f"    {self.pick(f'{things}.pop()', f'del {things}[-1]', f'{things}[-1] = 2', f'{things}[-1:] = []')}"
+            )
+        elif kind == 3:
+            self.line(f"{things}.{self.pick('pop(%s, None)', 'update({%s: 1})', '__setitem__(%s, 1)')}" % "'fallen'")
+        elif kind == 4:
+            name = self.name("e")
+            taken = f"{things}.pop() if len({things}) > 3 else 1" if list_ else f"{things}.pop('fallen', 1)"
+            self.line(f"{name} = {self.pick('[%s]', '{5: %s}', '(%s)', '(%s, 1)')}" % f"{taken}")
+            self.line("log.append('taken')")
+            self.line(self.pick(f"{name} = None", f"del {name}"))
+        elif kind == 5 and list_:
+            self.line(f"if len({things}) > 5:")
+            self.line(f"    {self.pick(f'{things}.clear()', f'{things}[3:] = []', f'del {things}[3:]')}")
+        elif kind == 5:
+            self.line(
+                self.pick(
+                    "o.table = {}", "o.things = [1]", "o.__dict__.pop('things', None)", "vars(o).update(table={})"
+                )
+            )
+        else:
+            self.line("log.append(len(log))")
+        self.line(f"kept.append({self.random.choice(self.tensors)} * (1 + len(log)))")
+
     def early(self):
         if self.nested and self.chance(0.5):
             self.line(f"return {self.tensor(2)}, kept")
@@ -622,6 +659,7 @@ class Program:
             (self.raising, 0.7),
             (self.managed, 0.7),
             (self.ending, 1),
+            (self.letting_go, 1),
             (self.early, 0.7),
             (self.random_numbers, 0.5),
             (self.about_sizes, 8 if self.sizes else 0),

@@ -10,6 +10,48 @@ import pytest
 import wick as torch
 
 
+class Point:
+    __match_args__ = ("x", "y")
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+
+class Further(Point):
+    pass
+
+
+class Held:
+    __match_args__ = ("tensor", "items")
+
+    def __init__(self, tensor, items):
+        self.tensor, self.items = tensor, items
+
+
+class Slotted:
+    __slots__ = ("a", "b")
+    __match_args__ = ("a",)
+
+    def __init__(self, **values):
+        for name, value in values.items():
+            setattr(self, name, value)
+
+
+class Computed:
+    __match_args__ = ("value",)
+
+    @property
+    def value(self):
+        return 3
+
+
+class Answering:
+    __slots__ = ("a",)
+
+    def __getattr__(self, name):
+        return 7
+
+
 @typing.runtime_checkable
 class Scales(typing.Protocol):
     def scale(self): ...
@@ -125,6 +167,90 @@ def test_one_capture_for_functions_that_are_made_again():
     for _ in range(4):
         assert torch.equal(compiled(x, make()), x + 1)
     assert compiled.captures == 1
+
+
+def matched(x, o):
+    match o:
+        case Point(0, y=y) | Point(y, 0):
+            return x - y
+        case Further(a, b):
+            return x * a + b
+        case Point(a, b, none=_) if a:
+            return x
+        case Point(a, b) if a > b:
+            return x * 50
+        case Held(torch.Tensor() as t, [a, *rest]):
+            return x + t + a + len(rest)
+        case Slotted(a):
+            return x + a
+        case Slotted(b=b):
+            return x * b
+        case Computed(value):
+            return x + value
+        case dict():
+            return x + 3
+    return x * 9
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (Point(0, 4), Point(0, 4), Point(5, 0), Point(5, 1), Point(1, 5)),
+        (Held(torch.ones(2), [1, 2]), Held(torch.ones(2) * 3, [1, 2]), Held(1, [2])),
+        (Further(2, 3), Further(2, 3), Point(2, 3), Further(2, 0)),
+        (Slotted(a=4), Slotted(b=4), Slotted(), Slotted(a=4, b=5)),
+        (Computed(), Computed(), Slotted(a=1), 3, {}),
+    ],
+)
+def test_class_patterns_on_objects_from_outside(objects):
+    compiled = torch.compile(matched)
+    for o in objects:
+        assert torch.equal(compiled(torch.ones(2), o), matched(torch.ones(2), o))
+
+
+def test_a_class_pattern_is_one_graph():
+    compiled = torch.compile(matched, fullgraph=True)
+    for k in range(3):
+        assert compiled(torch.ones(2) * k, Point(5, 1)).tolist() == [50.0 * k] * 2
+    assert compiled.captures == 1
+
+
+def asked(o):
+    return hasattr(o, "a"), getattr(o, "a", 9)
+
+
+def tried(o):
+    try:
+        return o.a
+    except AttributeError:
+        return "none"
+
+
+def deleted(o):
+    if hasattr(o, "a"):
+        del o.a
+    try:
+        del o.a
+    except AttributeError:
+        o.a = 3
+    before = o.a
+    del o.a
+    return before, hasattr(o, "a")
+
+
+@pytest.mark.parametrize(
+    "program, kind", [(asked, Slotted), (tried, Slotted), (deleted, Slotted), (asked, Answering), (tried, Answering)]
+)
+def test_whether_a_slot_is_empty_is_guarded(program, kind):
+    def make(full):
+        o = kind()
+        if full:
+            o.a = 4
+        return o
+
+    compiled = torch.compile(lambda x, o: (x + 1, program(o)), fullgraph=kind is Slotted)
+    for full in (0, 0, 1, 1, 0, 1):
+        assert compiled(torch.ones(2), make(full))[1] == program(make(full))
 
 
 def test_a_weak_set_is_looked_at_and_gone_over():

@@ -327,6 +327,129 @@ def test_a_missing_key_is_an_error():
         compiled({}, key)
 
 
+class Items(list):
+    pass
+
+
+class Members(set):
+    pass
+
+
+class Added(list):
+    """Has an operation of its own."""
+
+    def __iadd__(self, more):
+        super().__iadd__(more)
+        return super().__iadd__([len(self)])
+
+
+class Reflected:
+    """What makes something new of `list += self`."""
+
+    def __radd__(self, other):
+        return [*other, 9]
+
+
+def in_place(o, kind):
+    if kind == "repeat":
+        o *= 2
+    elif kind == "add":
+        o += [3]
+    elif kind == "or":
+        o |= {"b": 3} if isinstance(o, dict) else {3}
+    elif kind == "and":
+        o &= {1, 7}
+    elif kind == "sub":
+        o -= {1}
+    else:
+        o ^= {1, 5}
+    return o, len(o)
+
+
+@pytest.mark.parametrize(
+    "make, kinds",
+    [
+        (lambda k: [1, 2], "repeat add"),
+        (lambda k: Items([k, 2]), "repeat add"),
+        (lambda k: Added([k, 2]), "repeat add"),
+        (lambda k: {1, 2}, "or and sub xor"),
+        (lambda k: Members([1, k]), "or and sub xor"),
+        (lambda k: {"a": 1, "b": k}, "or"),
+        (lambda k: collections.OrderedDict(b=1, a=k), "or"),
+        (lambda k: collections.Counter(a=k, b=9), "or"),
+        (lambda k: collections.defaultdict(list, b=k), "or"),
+    ],
+    ids=["list", "a list's", "with its own", "set", "a set's", "dict", "OrderedDict", "Counter", "defaultdict"],
+)
+def test_operations_that_change_what_comes_from_outside(make, kinds):
+    for kind in kinds.split():
+        compiled = torch.compile(lambda x, o, kind=kind: (x + 1, in_place(o, kind)), fullgraph=True)
+        for k in (1, 1, 4, 1):
+            given, plain = make(k), make(k)
+            result, wanted = compiled(X, given)[1], in_place(plain, kind)
+            assert result == wanted and result[0] is given and given == plain and list(given) == list(plain)
+
+
+class Doubled(list):
+    """Has methods of its own."""
+
+    def append(self, value):
+        super().append(value * 2)
+
+    def __len__(self):
+        return 100 + super().__len__()
+
+    def __iter__(self):
+        return (value + 1 for value in super().__iter__())
+
+
+class Shifted(set):
+    def add(self, value):
+        super().add(value * 2)
+
+    def __contains__(self, value):
+        return super().__contains__(value + 1)
+
+
+def changed_list(o):
+    o.append(3)
+    o.sort()
+    o.insert(0, 7)
+    o.reverse()
+    o.remove(7)
+    o[0:1] = [4, 5]
+    return len(o), o[0], sum(o), o.index(2), o.pop(), list(o), o == [5], bool(o)
+
+
+def changed_set(o):
+    o.add(3)
+    o.update([7])
+    o.discard(1)
+    o.remove(2)
+    return len(o), 3 in o, sorted(o), o | {9}, bool(o), o.issubset({4})
+
+
+@pytest.mark.parametrize("kind", [Items, Doubled, Members, Shifted])
+def test_containers_of_classes_that_derive_from_list_and_set(kind):
+    program = changed_list if issubclass(kind, list) else changed_set
+    compiled = torch.compile(lambda x, o: (x + 1, program(o)), fullgraph=True)
+    for items in ([1, 2], [1, 2], [2, 4, 1], [1, 2]):
+        given, plain = kind(items), kind(items)
+        assert compiled(X, given)[1] == program(plain) and given == plain
+
+
+def test_an_operation_in_place_that_the_other_operand_does():
+    def program(x, o):
+        before = o
+        o += Reflected()
+        return x + len(o), o is before
+
+    compiled = torch.compile(program)
+    for _ in range(3):
+        given = [1]
+        assert compiled(X, given)[1] is program(X, given)[1] is False and given == [1]
+
+
 TEXTS = {
     "str": lambda o: str(o),
     "in a list": lambda o: repr([o, {1: (o,)}]),

@@ -1,0 +1,331 @@
+/* What ends because the region lets go of it, and whether that runs Python code: a destructor, the callback of a weak
+ * reference, a `finally`. Such code may do something that the region's next instructions see, and whatever the recorder
+ * knows lives until the region is over; so a segment ends in front of the instruction. That nothing of the kind happens
+ * is guarded where it depends on what comes from outside.
+ *
+ * In: an object, or a container that is about to change. Out: refused, or a check. Tests:
+ * tests/python/capture/test_ends.py. */
+#include "dynamo/capture/ends.h"
+
+#include "dynamo/capture/known.h"
+#include "dynamo/capture/record_parts.h"
+#include "dynamo/cpython/objects.h"
+
+/* ================================================= what runs code ================================================ */
+
+static bool has_callback(PyObject *o) {
+  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(o))) return false;
+  const PyWeakReference *reference = *(PyWeakReference **)PyObject_GET_WEAKREFS_LISTPTR(o);
+  while (reference && (!reference->wr_callback || wk__is_watcher(reference->wr_callback)))
+    reference = reference->wr_next;
+  return reference != NULL;
+}
+
+bool wk__has_weak_references(PyObject *o) {
+  return PyType_SUPPORTS_WEAKREFS(Py_TYPE(o)) && *(PyObject **)PyObject_GET_WEAKREFS_LISTPTR(o);
+}
+
+bool wk__generator_ends_aloud(PyObject *o) {
+  bool generator = PyGen_CheckExact(o);
+  if (!generator && !PyCoro_CheckExact(o)) return false;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *suspended = PyObject_GetAttrString(o, generator ? "gi_suspended" : "cr_suspended");
+  PyObject *code = PyObject_GetAttrString(o, generator ? "gi_code" : "cr_code");
+  bool aloud = suspended != Py_False && code && wk__code_has_handlers((PyCodeObject *)code);
+  Py_XDECREF(code);
+  Py_XDECREF(suspended);
+  PyErr_Restore(type, value, traceback); /* an error of the above goes with it */
+  return aloud;
+}
+
+bool wk__has_destructor(PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  return t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_finalize && !wk__type_is_fixed(t);
+}
+
+static bool runs_code(PyObject *o) { return wk__has_destructor(o) || has_callback(o) || wk__generator_ends_aloud(o); }
+
+/* ==================================================== deaths ===================================================== */
+
+enum { MOST_REFERENCES = 64 }; /* more than frames and recorder have of one object */
+
+/* An object dies, and what only it holds, `depth` objects deep. What the region has made is a part of it, and so is the
+ * code that its end runs (a generator's): with a `recording` that counts only behind something known. */
+typedef struct death {
+  const wk__holders *others;
+  wk__recording *recording; /* NULL: everything counts */
+  bool notes;               /* that what is known runs no code is guarded */
+  bool watched;             /* what has weak references counts, too: whether they are dead is asked for */
+  bool known;
+  int depth, objects;
+  bool aloud;
+} death;
+
+static void check_mute(wk__recording *r, wk__reg reg, int64_t what, PyObject *key) {
+  int64_t before = r->read_count;
+  wk__check_once(r, WK__CHECK_MUTE, reg, what, key);
+  r->drops += what > WK__MUTE_ITSELF && r->read_count > before;
+}
+
+static int look_at_held(PyObject *o, void *context);
+static int look_at_death(PyObject *o, void *context) {
+  enum { DEEPEST = 6, MOST_OBJECTS = 1000 };
+  death *d = context;
+  bool known_before = d->known;
+  wk__reg reg = d->recording && !PyType_Check(o) ? wk__reg_find(d->recording, o) : -1;
+  d->known |= reg >= 0;
+  d->aloud = d->known && (runs_code(o) || (d->watched && wk__has_weak_references(o)));
+  if (d->recording && wk__has_weak_references(o)) d->recording->ended_watched = true;
+  if (reg >= 0 && d->notes && !d->aloud && wk__is_foreign(d->recording, o) && !d->recording->registers[reg].fixed)
+    check_mute(d->recording, reg, WK__MUTE_ITSELF, NULL);
+  bool deeper = !d->aloud && ++d->objects <= MOST_OBJECTS && d->depth < DEEPEST;
+  if (deeper && PyObject_IS_GC(o) && Py_TYPE(o)->tp_traverse) {
+    d->depth++;
+    Py_TYPE(o)->tp_traverse(o, look_at_held, d);
+    d->depth--;
+  }
+  d->known = known_before;
+  return d->aloud;
+}
+static int look_at_held(PyObject *o, void *context) {
+  const death *d = context;
+  Py_ssize_t count = Py_REFCNT(o);
+  if (count > 1 && count <= MOST_REFERENCES && d->others) count -= d->others->count(d->others->context, o);
+  return count <= 1 && look_at_death(o, context);
+}
+
+static death death_seen_by(const wk__holders *others) {
+  return (death){.others = others, .known = true, .watched = others && others->watches};
+}
+
+bool wk__end_is_aloud(PyObject *o, const wk__holders *others) {
+  death d = death_seen_by(others);
+  return look_at_death(o, &d);
+}
+bool wk__let_go_is_aloud(PyObject *o, const wk__holders *others) {
+  death d = death_seen_by(others);
+  return look_at_held(o, &d);
+}
+bool wk__emptying_is_aloud(PyObject *container, const wk__holders *others) {
+  death d = death_seen_by(others);
+  if (PyObject_IS_GC(container) && Py_TYPE(container)->tp_traverse)
+    Py_TYPE(container)->tp_traverse(container, look_at_held, &d);
+  return d.aloud;
+}
+
+/* ============================================== variables of frames ============================================== */
+
+/* In what containers held before they were changed. */
+static Py_ssize_t references_before(const wk__recording *r, const PyObject *o) {
+  Py_ssize_t count = 0;
+  for (int64_t i = 0; r->has_before && i < r->register_count; i++) {
+    const PyObject *before = r->registers[i].before;
+    for (Py_ssize_t k = 0; before && k < PyTuple_GET_SIZE(before); k++) count += PyTuple_GET_ITEM(before, k) == o;
+  }
+  return count;
+}
+
+/* How often the recorder holds it, and how often the frames do. */
+static Py_ssize_t recorders_references(const void *session, PyObject *o) {
+  const wk__session *s = session;
+  wk__reg reg = wk__reg_find(s->recording, o);
+  Py_ssize_t count = s->handled_at_start == o;
+  if (reg >= 0) count += (s->recording->registers[reg].object == o) + s->recording->registers[reg].others;
+  for (const wk__activation *a = s->innermost; a; a = a->outer)
+    for (int i = 0; a->at_start && i < a->slots_at_start + a->stack_at_start; i++) count += a->at_start[i] == o;
+  return count + references_before(s->recording, o);
+}
+static Py_ssize_t references_of_frame(const wk__activation *a, PyObject *o) {
+  Py_ssize_t count = 0;
+  int slots = wk__frame_slot_count(&a->frame), depth = wk__frame_depth(&a->frame);
+  for (int i = 0; i < slots; i++) count += wk__frame_slot(&a->frame, i) == o;
+  for (int i = 0; i < depth; i++) count += wk__frame_stack(&a->frame, i) == o;
+  return count;
+}
+Py_ssize_t wk__frames_references(const wk__session *s, PyObject *o) {
+  Py_ssize_t count = 0;
+  for (const wk__activation *a = s->innermost; a; a = a->outer) count += references_of_frame(a, o);
+  return count;
+}
+
+/* The frame drops the object. */
+static bool dies_aloud(const wk__session *s, const wk__activation *a, PyObject *o) {
+  if (!o || Py_REFCNT(o) > MOST_REFERENCES) return false;
+  Py_ssize_t recorder = recorders_references(s, o);
+  Py_ssize_t frames = recorder ? wk__frames_references(s, o) : references_of_frame(a, o);
+  const wk__holders others = {.count = recorders_references, .context = s};
+  death d = {.others = &others, .recording = s->recording, .notes = true, .known = recorder > 0};
+  return Py_REFCNT(o) <= recorder + frames && look_at_death(o, &d);
+}
+
+/* An instruction has taken it from the stack, where it was when the segment began, and the recorder alone is left to
+ * hold it. */
+static bool stack_died_aloud(const wk__session *s, const wk__activation *a) {
+  for (int i = a->slots_at_start; i < a->slots_at_start + a->stack_at_start; i++) {
+    PyObject *o = a->at_start[i];
+    if (!o || Py_REFCNT(o) > MOST_REFERENCES || wk__is_plain_value(s->binding, o)) continue;
+    if (Py_REFCNT(o) <= recorders_references(s, o) && dies_aloud(s, a, o)) return true;
+  }
+  return false;
+}
+
+/* The exception that is handled, by the end of its `except` block. Beside the recorder the thread has it, and this. */
+static bool handled_dies_aloud(const wk__session *s) {
+  PyObject *o = PyErr_GetHandledException();
+  Py_ssize_t recorder = o && Py_REFCNT(o) <= MOST_REFERENCES ? recorders_references(s, o) : 0;
+  bool aloud = recorder && Py_REFCNT(o) == recorder + 2 && wk__end_is_aloud(o, NULL);
+  Py_XDECREF(o);
+  return aloud;
+}
+
+bool wk__frame_dies_aloud(const wk__session *s, const wk__activation *a) {
+  for (int i = 0; s->recording && i < wk__frame_slot_count(&a->frame); i++)
+    if (dies_aloud(s, a, wk__frame_slot(&a->frame, i))) return true;
+  return false;
+}
+
+bool wk__variable_dies_aloud(const wk__session *s, const wk__activation *a) {
+  if (s->recording && a->stack_at_start && stack_died_aloud(s, a)) return true;
+  int slots[2], count = s->recording ? wk__frame_next_lets_go(&a->frame, slots) : 0;
+  if (count < 0) return a->depth && wk__frame_dies_aloud(s, a);
+  if (s->recording && wk__frame_next_ends_handler(&a->frame)) return handled_dies_aloud(s);
+  for (int i = 0; i < count; i++)
+    if (dies_aloud(s, a, wk__frame_slot(&a->frame, slots[i]))) return true;
+  return false;
+}
+
+bool wk__note_stays(const wk__frame *f, wk__recording *r, PyObject *o) {
+  wk__reg reg = wk__is_foreign(r, o) ? wk__reg_find(r, o) : -1;
+  const wk__session *s = f->session;
+  bool held = Py_REFCNT(o) > MOST_REFERENCES || Py_REFCNT(o) > recorders_references(s, o) + wk__frames_references(s, o);
+  if (reg < 0 || !held) return false;
+  if (!r->registers[reg].fixed) check_mute(r, reg, WK__MUTE_STAYS, NULL);
+  return true;
+}
+
+/* =================================================== containers ================================================== */
+
+/* The container lets go of one reference (`item`), or of all that it holds. One that the region has made holds what is
+ * known, or what is the region's own. */
+static bool is_let_go_aloud(const wk__frame *f, wk__recording *r, PyObject *container, PyObject *item) {
+  const wk__holders others = {.count = recorders_references, .context = f->session};
+  bool own = !wk__is_foreign(r, container);
+  death d = {.others = &others, .recording = r, .notes = own, .known = !own};
+  if (item)
+    look_at_held(item, &d);
+  else if (PyObject_IS_GC(container) && Py_TYPE(container)->tp_traverse)
+    Py_TYPE(container)->tp_traverse(container, look_at_held, &d);
+  return d.aloud;
+}
+
+static int item_runs_code(PyObject *o, void *unused) {
+  (void)unused;
+  return !PyType_Check(o) && runs_code(o);
+}
+
+bool wk__keys_end_aloud(const wk__frame *f, wk__recording *r, PyObject *container) {
+  if (PyAnySet_Check(container))
+    return Py_TYPE(container)->tp_traverse(container, item_runs_code, NULL) || is_let_go_aloud(f, r, container, NULL);
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; PyDict_Check(container) && PyDict_Next(container, &at, &key, &value);) {
+    if (PyUnicode_CheckExact(key) || wk__is_plain_value(f->session->binding, key)) continue;
+    if (wk__has_destructor(key) || is_let_go_aloud(f, r, container, key)) return true;
+  }
+  return false;
+}
+
+static int refuse_end(wk__frame *f) {
+  wk__refuse(f, "the end of what is replaced runs code");
+  return -1;
+}
+
+int wk__note_emptied(wk__frame *f, wk__recording *r, PyObject *container) {
+  if (is_let_go_aloud(f, r, container, NULL)) return refuse_end(f);
+  if (wk__is_foreign(r, container)) check_mute(r, wk__reg_find(r, container), WK__MUTE_CONTENT, NULL);
+  return 0;
+}
+
+/* Finding such a key in the dictionary asks no Python code. */
+static bool is_plain_key(const wk__frame *f, const wk__recording *r, PyObject *key) {
+  return wk__is_plain_value(f->session->binding, key) && !wk__is_identity(r, key);
+}
+static bool has_plain_keys(const wk__frame *f, PyObject *dict) {
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);)
+    if (!PyUnicode_CheckExact(key) && !wk__is_plain_value(f->session->binding, key)) return false;
+  return true;
+}
+
+static int note_key_replaced(wk__frame *f, wk__recording *r, PyObject *dict, PyObject *key) {
+  PyObject *old = PyDict_GetItemWithError(dict, key);
+  if (!old && PyErr_Occurred()) return -1;
+  if (old && is_let_go_aloud(f, r, dict, old)) return refuse_end(f);
+  wk__reg reg = wk__is_foreign(r, dict) ? wk__reg_find(r, dict) : -1;
+  bool all = reg >= 0 && r->registers[reg].written;
+  if (all) check_mute(r, reg, WK__MUTE_CONTENT, NULL);
+  if (reg >= 0 && !all && !wk__was_written(r, reg, key)) check_mute(r, reg, 0, key);
+  return 0;
+}
+
+static int note_place_replaced(wk__frame *f, wk__recording *r, PyObject *list, Py_ssize_t place) {
+  Py_ssize_t count = PyList_GET_SIZE(list), at = place < 0 ? place + count : place;
+  if (at < 0 || at >= count) return 0; /* an error */
+  if (is_let_go_aloud(f, r, list, PyList_GET_ITEM(list, at))) return refuse_end(f);
+  wk__reg reg = wk__is_foreign(r, list) ? wk__reg_find(r, list) : -1;
+  bool as_found = reg >= 0 && !r->registers[reg].written;
+  if (reg >= 0) check_mute(r, reg, as_found ? at : WK__MUTE_CONTENT, NULL);
+  return 0;
+}
+
+int wk__note_replaced(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *key) {
+  if (PyDict_Check(owner) && is_plain_key(f, r, key) && has_plain_keys(f, owner))
+    return note_key_replaced(f, r, owner, key);
+  Py_ssize_t place = PyList_Check(owner) && PyLong_CheckExact(key) ? PyLong_AsSsize_t(key) : -1;
+  if (place == -1 && PyErr_Occurred()) PyErr_Clear();
+  if (PyList_Check(owner) && PyLong_CheckExact(key)) return note_place_replaced(f, r, owner, place);
+  return wk__note_emptied(f, r, owner);
+}
+
+/* One that stands in a slot of the class (`__slots__`). */
+static int note_slot_replaced(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  PyObject *old = PyObject_GenericGetAttr(owner, name);
+  Py_XDECREF(old); /* the owner has it */
+  PyErr_Clear();
+  if (old && is_let_go_aloud(f, r, owner, old)) return refuse_end(f);
+  wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
+  if (reg >= 0 && !wk__was_written(r, reg, name)) check_mute(r, reg, 0, name);
+  return 0;
+}
+
+int wk__note_attribute_replaced(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  PyObject *in_class = wk__type_attribute(Py_TYPE(owner), name), **dict = wk__instance_dict_place(owner);
+  if (in_class && Py_TYPE(in_class) == &PyMemberDescr_Type) return note_slot_replaced(f, r, owner, name);
+  return dict && *dict ? wk__note_replaced(f, r, *dict, name) : 0;
+}
+
+/* dict.update(): what it has under the keys of `more`. */
+static int note_keys_replaced(wk__frame *f, wk__recording *r, PyObject *dict, PyObject *more) {
+  PyObject *key, *value;
+  if (!has_plain_keys(f, dict) || !has_plain_keys(f, more)) return wk__note_emptied(f, r, dict);
+  for (Py_ssize_t at = 0; PyDict_Next(more, &at, &key, &value);)
+    if (note_key_replaced(f, r, dict, key) < 0) return -1;
+  return 0;
+}
+
+int wk__note_losses(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self, PyObject *const *args,
+                    Py_ssize_t count, PyObject *names) {
+  if (known->how & WK__CALL_DROPS_ITEM && !names) {
+    PyObject *last = PyList_Check(self) && !count ? PyLong_FromLong(-1) : NULL;
+    PyObject *key = count ? args[0] : last;
+    int status = key ? wk__note_replaced(f, r, self, key) : wk__note_emptied(f, r, self);
+    Py_XDECREF(last);
+    return status;
+  }
+  bool by_keys = known->how & WK__CALL_DROPS_KEYS && (!count || PyDict_CheckExact(args[0]));
+  if (!by_keys) return known->how & (WK__CALL_DROPS | WK__CALL_DROPS_KEYS) ? wk__note_emptied(f, r, self) : 0;
+  if (count && note_keys_replaced(f, r, self, args[0]) < 0) return -1;
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++)
+    if (wk__note_replaced(f, r, self, PyTuple_GET_ITEM(names, i)) < 0) return -1;
+  return 0;
+}
