@@ -246,3 +246,9 @@ def test_reflections_have_derivatives():
     three = random(3).requires_grad_()
     for turned in (False, True):
         assert gradcheck(lambda *t, turned=turned: wick.ormqr(*t, True, turned), (v, three, other))
+
+
+def test_results_with_names_have_one_class():
+    a = wick.eye(3) * 2
+    for f in (lambda: wick.lu_unpack(*wick.linalg.lu_factor(a)), lambda: wick.triangular_solve(a, a), a.qr, a.svd):
+        assert type(f()) is type(f()) is type(wick.compile(f)())

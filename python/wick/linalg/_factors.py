@@ -30,6 +30,9 @@ _lu, _lu_factor = _type("lu", "P L U"), _type("lu_factor", "LU pivots")
 _lu_factor_ex = _type("lu_factor_ex", "LU pivots info")
 _ldl_factor, _ldl_factor_ex = _type("ldl_factor", "LD pivots"), _type("ldl_factor_ex", "LD pivots info")
 _lstsq = _type("lstsq", "solution residuals rank singular_values")
+_old_qr, _old_svd = _named("qr", ("Q", "R")), _named("svd", ("U", "S", "V"))
+_lu_unpack = _named("lu_unpack", ("P", "L", "U"))
+_triangular_solve = _named("triangular_solve", ("solution", "cloned_coefficient"))
 
 
 # ---- what they have in common ----
@@ -293,8 +296,7 @@ def _unpacked(factors, pivots, with_pivots=True, with_factors=True):
 
 def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True, *, out=None):  # noqa: N803
     """P, L and U of what lu_factor gives."""
-    made = _named("lu_unpack", ("P", "L", "U"))
-    return written(made(*_unpacked(LU_data, LU_pivots, unpack_pivots, unpack_data)), out)
+    return written(_lu_unpack(*_unpacked(LU_data, LU_pivots, unpack_pivots, unpack_data)), out)
 
 
 def lu(A, *, pivot=True, out=None):  # noqa: N803
@@ -408,8 +410,7 @@ def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False, *, 
     _check_solver(A, b, "triangular_solve")
     a = A.mT if transpose else A
     solution = solve_triangular(a, b, upper=upper != transpose, unitriangular=unitriangular)
-    made = _named("triangular_solve", ("solution", "cloned_coefficient"))
-    return written(made(solution, columns(A.expand(*solution.shape[:-2], *A.shape[-2:])).clone()), out)
+    return written(_triangular_solve(solution, columns(A.expand(*solution.shape[:-2], *A.shape[-2:])).clone()), out)
 
 
 @in_float32
@@ -473,7 +474,7 @@ def qr(A, mode="reduced", *, out=None):  # noqa: N803
 def old_qr(input, some=True, *, out=None):
     """linalg.qr, reduced or complete."""
     q, r = qr(input, "reduced" if some else "complete")
-    return written(_named("qr", ("Q", "R"))(q, r), out)
+    return written(_old_qr(q, r), out)
 
 
 @in_float32
@@ -628,7 +629,7 @@ def old_svd(input, some=True, compute_uv=True, *, out=None):
         m, n = input.shape[-2:]
         s = svdvals(input)
         u, vh = input.new_zeros(*input.shape[:-2], m, m), input.new_zeros(*input.shape[:-2], n, n)
-    return written(_named("svd", ("U", "S", "V"))(u, s, vh.mH), out)
+    return written(_old_svd(u, s, vh.mH), out)
 
 
 # ---- least squares and ranks ----
