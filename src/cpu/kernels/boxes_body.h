@@ -1,11 +1,7 @@
 /* How much two boxes have in common: the host's text (vision.c) and the device's (cuda/on_device/boxes.c). Who includes
  * it has stdint.h and stdbool.h. Tests: tests/python/test_vision.py, tests/cuda/test_vision.py. */
 
-/* A number of the dtype that is computed in: float's operations are double's, rounded. */
-static inline double rounded(bool wide, double x) { return wide ? x : (double)(float)x; }
-static inline double element(const void *data, bool wide, int64_t i) {
-  return wide ? ((const double *)data)[i] : (double)((const float *)data)[i];
-}
+#include "cpu/kernels/rounded.h"
 
 typedef struct boxes {
   const void *corners, *scores; /* (N, 4), (N) */

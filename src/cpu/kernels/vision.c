@@ -7,7 +7,6 @@
 #define _GNU_SOURCE /* qsort_r */
 #include <float.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "cpu/kernels.h"
@@ -15,10 +14,10 @@
 #include "ops/internal.h"
 #include "wick/operators.h"
 
-enum { GRAIN = 16384 };                     /* elements that are worth a thread */
-static const double MOST_SAMPLES = 1 << 16; /* of a bin, each way */
+enum { GRAIN = 16384 }; /* elements that are worth a thread */
 
 #include "cpu/kernels/boxes_body.h"
+#include "cpu/kernels/regions_body.h"
 
 /* ================================================ boxes to keep ================================================= */
 
@@ -93,24 +92,17 @@ wk_status wk__cpu_vision_nms(wk__call *c) {
 
 /* ==================================================== regions ==================================================== */
 
-typedef struct regions {
-  const void *rois; /* (K, 5) */
-  void *images;     /* (N, C, H, W): read, or the gradient that is written */
-  void *bins;       /* (K, C, rows, columns): written, or the gradient that is read */
-  int32_t *argmax;  /* the same, or NULL */
-  int64_t image_count, channels, height, width, count, rows, columns;
-  double scale;
-  int64_t sampling; /* places of a bin each way; 0: as many as it has pixels */
-  bool aligned, wide;
-  _Atomic int failed; /* one of the following, when a region cannot be used */
-} regions;
 enum { NO_IMAGE = 1, TOO_LARGE, NO_MEMORY };
+
+/* Threads share the regions. */
+static void note_failure(regions *r, int why) { __atomic_store_n(&r->failed, why, __ATOMIC_SEQ_CST); }
+static bool has_failed(const regions *r) { return __atomic_load_n(&r->failed, __ATOMIC_SEQ_CST) != 0; }
 
 /* The image of a region, -1 when there is none of its number. */
 static int64_t image_of(regions *r, int64_t k) {
   double image = element(r->rois, r->wide, 5 * k);
   if (image >= 0 && image < (double)r->image_count) return (int64_t)image;
-  atomic_store(&r->failed, NO_IMAGE);
+  note_failure(r, NO_IMAGE);
   return -1;
 }
 
@@ -130,89 +122,28 @@ static wk_status failure(const regions *r) {
 
 /* ---- means of places between the pixels ---- */
 
-typedef struct place {
-  int64_t at[4];    /* the pixels around it, in a plane */
-  double weight[4]; /* how much of each */
-} place;
-
 /* The places of one region: (rows, columns, down, across). */
 typedef struct grid {
   place *places;
   int64_t down, across; /* places of a bin */
 } grid;
 
-/* Between which two of `size` pixels a coordinate lies, and how far behind the first; false when it is outside. */
-static bool find_pixels(bool wide, double x, int64_t size, int64_t *low, int64_t *high, double *behind) {
-  if (!(x >= -1 && x <= (double)size)) return false;
-  if (x <= 0) x = 0;
-  *low = (int64_t)x;
-  if (*low >= size - 1) {
-    *low = *high = size - 1;
-    x = (double)*low;
-  } else {
-    *high = *low + 1;
-  }
-  *behind = rounded(wide, x - (double)*low);
-  return true;
-}
-
-static place place_at(const regions *r, double y, double x) {
-  place p = {{0}, {0}};
-  int64_t top, bottom, left, right;
-  double below, beyond;
-  bool wide = r->wide;
-  if (!find_pixels(wide, y, r->height, &top, &bottom, &below)) return p;
-  if (!find_pixels(wide, x, r->width, &left, &right, &beyond)) return p;
-  double above = rounded(wide, 1 - below), before = rounded(wide, 1 - beyond);
-  p.at[0] = top * r->width + left, p.at[1] = top * r->width + right;
-  p.at[2] = bottom * r->width + left, p.at[3] = bottom * r->width + right;
-  p.weight[0] = rounded(wide, above * before), p.weight[1] = rounded(wide, above * beyond);
-  p.weight[2] = rounded(wide, below * before), p.weight[3] = rounded(wide, below * beyond);
-  return p;
-}
-
-/* One direction of a region: where it begins, a bin's length, places of a bin. */
-typedef struct side {
-  double begin, bin;
-  int64_t places;
-} side;
-
-static bool find_side(regions *r, int64_t k, int first, int64_t bins, side *s) {
-  bool wide = r->wide;
-  double offset = r->aligned ? 0.5 : 0, scale = rounded(wide, r->scale);
-  s->begin = rounded(wide, rounded(wide, element(r->rois, wide, 5 * k + first) * scale) - offset);
-  double end = rounded(wide, rounded(wide, element(r->rois, wide, 5 * k + first + 2) * scale) - offset);
-  double length = rounded(wide, end - s->begin);
-  if (!r->aligned && !(length > 1)) length = 1;
-  s->bin = rounded(wide, length / (double)bins);
-  double places = r->sampling > 0 ? (double)r->sampling : ceil(s->bin);
-  if (!(places <= MOST_SAMPLES)) {
-    atomic_store(&r->failed, TOO_LARGE);
-    return false;
-  }
-  s->places = places > 0 ? (int64_t)places : 0;
-  return true;
-}
-
-static double coordinate(bool wide, const side *s, int64_t bin, int64_t i) {
-  double start = rounded(wide, s->begin + rounded(wide, (double)bin * s->bin));
-  double step = rounded(wide, rounded(wide, ((double)i + 0.5) * s->bin) / (double)s->places);
-  return rounded(wide, start + step);
-}
-
 /* The places of region k; to be freed. False, with the reason noted, when there are none to be had. */
 static bool find_places(regions *r, int64_t k, grid *g) {
   side down, across;
-  if (!find_side(r, k, 2, r->rows, &down) || !find_side(r, k, 1, r->columns, &across)) return false;
+  if (!find_side(r, k, 2, r->rows, &down) || !find_side(r, k, 1, r->columns, &across)) {
+    note_failure(r, TOO_LARGE);
+    return false;
+  }
   g->down = down.places, g->across = across.places;
   int64_t count;
   if (__builtin_mul_overflow(r->rows * r->columns, g->down * g->across, &count) || count > (1 << 26)) {
-    atomic_store(&r->failed, TOO_LARGE);
+    note_failure(r, TOO_LARGE);
     return false;
   }
   place *p = g->places = wk__alloc((size_t)(count + 1) * sizeof *p);
   if (!p) {
-    atomic_store(&r->failed, NO_MEMORY);
+    note_failure(r, NO_MEMORY);
     return false;
   }
   for (int64_t row = 0; row < r->rows; row++)
@@ -250,7 +181,7 @@ MEANS(double)
 static void align_regions(void *context, int64_t begin, int64_t end) {
   regions *r = context;
   int64_t plane = r->height * r->width, bins = r->rows * r->columns;
-  for (int64_t k = begin; k < end && !atomic_load(&r->failed); k++) {
+  for (int64_t k = begin; k < end && !has_failed(r); k++) {
     int64_t image = image_of(r, k);
     grid g;
     if (image < 0 || !find_places(r, k, &g)) return;
@@ -285,7 +216,7 @@ static void add_channels(void *context, int64_t begin, int64_t end) {
 }
 
 static void add_regions(regions *r) {
-  for (int64_t k = 0; k < r->count && !atomic_load(&r->failed); k++) {
+  for (int64_t k = 0; k < r->count && !has_failed(r); k++) {
     one_region one = {.r = r, .k = k, .image = image_of(r, k)};
     if (one.image < 0 || !find_places(r, k, &one.g)) return;
     int64_t each = r->rows * r->columns * one.g.down * one.g.across + 1;
@@ -295,21 +226,6 @@ static void add_regions(regions *r) {
 }
 
 /* ---- largest elements ---- */
-
-/* The pixels of a bin in one direction: from begin to end - 1. */
-static void find_bin(const regions *r, int64_t k, int first, int64_t bin, int64_t bins, int64_t size, int64_t *begin,
-                     int64_t *end) {
-  bool wide = r->wide;
-  double scale = rounded(wide, r->scale), edge[2];
-  for (int i = 0; i < 2; i++) {
-    double x = round(rounded(wide, element(r->rois, wide, 5 * k + first + 2 * i) * scale));
-    edge[i] = x >= -1e9 && x <= 1e9 ? x : 0;
-  }
-  double length = edge[1] - edge[0] + 1, each = rounded(wide, (length > 1 ? length : 1) / (double)bins);
-  double low = floor(rounded(wide, (double)bin * each)) + edge[0];
-  double high = ceil(rounded(wide, (double)(bin + 1) * each)) + edge[0];
-  *begin = (int64_t)fmin(fmax(low, 0), (double)size), *end = (int64_t)fmin(fmax(high, 0), (double)size);
-}
 
 #define LARGEST(T, LEAST)                                                                                     \
   static void largest_##T(const T *plane, int64_t width, const int64_t *rows, const int64_t *columns, T *out, \
