@@ -384,6 +384,26 @@ def test_derivatives_of_a_loop():
     assert torch.autograd.gradcheck(compiled, tuple(t.requires_grad_() for t in leaves))
 
 
+def test_what_is_carried_gets_a_history_in_the_first_round():
+    def f(x, w):
+        body = lambda x, y: ((x * 2) * w + y * 3, y * 2)  # noqa: E731
+        return torch.while_loop(lambda x, y: x.sum() < 50, body, (x.detach() + 1, x.detach()))[0]
+
+    same_gradients(lambda w: f(X, w), (X + 1,), (X + 2,))
+
+
+def test_a_body_that_asks_for_histories():
+    """They begin with the second round: there is no operator, and the value of the condition is looked at."""
+
+    def f(x, w):
+        body = lambda x: ((x * w if x.requires_grad else x + w) + 1,)  # noqa: E731
+        return torch.while_loop(lambda x: x.sum() < 50, body, (x,))[0]
+
+    compiled = torch.compile(f)
+    for w in X + 1, (X + 1).requires_grad_():
+        assert torch.equal(f(X, w), compiled(X, w))
+
+
 def test_no_round_gives_the_gradient_on():
     def f(x, w):
         return torch.while_loop(lambda x: x.max() > 100, lambda x: (x * w,), (x,))[0]
