@@ -46,9 +46,12 @@ WK_MUST_USE wk_status wk__control_end_loop(const wk__control_given *given, wk_te
                                            uint64_t *out_again, wk_value *out_results);
 WK_MUST_USE wk_status wk__control_end_scan(const wk__control_given *given, wk_tensor *const *results, int count,
                                            uint64_t *out_again, wk_value *out_results);
-/* A function that is being recorded asks whether a tensor has a history, which differs from round to round where what
- * is carried gets one: then there is no operator. */
-void wk__control_asks_history(void);
+/* A function that is being recorded asks what may differ from round to round: then there may be no operator. */
+typedef enum wk__control_question {
+  WK__ASKS_HISTORY = 1,  /* whether a tensor has one, which what is carried may get in the first round */
+  WK__ASKS_IDENTITY = 2, /* whether two tensors are one object: plain code begins with the caller's own */
+} wk__control_question;
+void wk__control_asks(wk__control_question what);
 
 /* ---- the operators (control.c) ---- */
 

@@ -64,8 +64,11 @@ static wk_status check_new(const wk__cutter *c, const wk__recorded_function *bod
 static wk_status check_histories(const wk__cutter *c, wk_tensor *const *results, uint64_t *out_again) {
   const wk__control_given *g = c->given;
   if (g->carried > 64) return wk_fail(WK_UNSUPPORTED, "control flow that carries more than 64 tensors");
+  if (c->r->asked & WK__ASKS_IDENTITY)
+    return wk_fail(WK_UNSUPPORTED,
+                   "the function asks whether tensors are one object, which differs from round to round");
   for (int i = 0; i < g->carried; i++) {
-    if (c->r->asks_history && wk__has_history(results[i]) != wk__has_history(g->operands[i]))
+    if (c->r->asked & WK__ASKS_HISTORY && wk__has_history(results[i]) != wk__has_history(g->operands[i]))
       return wk_fail(WK_UNSUPPORTED, "the function asks for histories, which differ from round to round");
     if (wk__has_history(results[i]) && !wk__has_history(g->placeholders[i])) *out_again |= (uint64_t)1 << i;
   }

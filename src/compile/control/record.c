@@ -8,8 +8,8 @@
 
 bool wk__control_records(void) { return wk__thread.control; }
 
-void wk__control_asks_history(void) {
-  for (wk__control_recording *r = wk__thread.control; r; r = r->outer) r->asks_history = true;
+void wk__control_asks(wk__control_question what) {
+  for (wk__control_recording *r = wk__thread.control; r; r = r->outer) r->asked |= (uint8_t)what;
 }
 
 static const wk__graph_node *last_of(const wk__graph *graph) { return graph->last; }

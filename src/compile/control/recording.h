@@ -19,10 +19,10 @@ typedef struct wk__recorded_function {
 typedef struct wk__control_recording {
   struct wk__control_recording *outer;
   wk__tracer *tracer;
-  wk__graph *graph;  /* of the tracer then */
-  int tries;         /* of the tracer, while it lasts */
-  int functions;     /* that are done */
-  bool asks_history; /* they have, of some tensor */
+  wk__graph *graph; /* of the tracer then */
+  int tries;        /* of the tracer, while it lasts */
+  int functions;    /* that are done */
+  uint8_t asked;    /* wk__control_question, as bits: by any of them */
   wk__recorded_function parts[WK__CONTROL_FUNCTIONS];
 } wk__control_recording;
 

@@ -192,7 +192,7 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
   if (of_python) return attribute_of_tensor_class(f, r, owner, name, in_class);
   tensor_attribute kind = in_class ? tensor_attribute_of(name) : NOT_KNOWN;
   bool history = kind == TAPE || kind == HISTORY || PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0;
-  if (history && r->tries) wk__control_asks_history();
+  if (history && r->tries) wk__control_asks(WK__ASKS_HISTORY);
   if (kind == TAPE) return attribute_of_tape(f, r, owner, name);
   bool method = in_class && (PyFunction_Check(in_class) || Py_TYPE(in_class) == &PyMethodDescr_Type ||
                              Py_TYPE(in_class) == &PyWrapperDescr_Type || Py_TYPE(in_class) == b->operator_type);

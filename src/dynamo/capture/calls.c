@@ -290,6 +290,7 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
     return wk__call_looking(f, callable, args, count, names);
   bool of_address =
       strcmp(name, "id") == 0 || (strcmp(name, "hash") == 0 && count && wk__hashes_its_address(f, args[0]));
+  if (of_address && f->session->recording->tries) wk__control_asks(WK__ASKS_IDENTITY);
   if (of_address && count == 1 && !names) return identity(f, f->session->recording, callable, args[0]);
   if (strcmp(name, "print") == 0) return print_call(f, f->session->recording, callable, args, count, names);
   if (strcmp(name, "globals") == 0 && !count && !names) return globals_of_frame(f, f->session->recording);

@@ -205,7 +205,7 @@ static PyObject *name_of_graph(const wk__control_graphs *c, int k, bool second) 
   static const char *const forms[][2] = {[BRANCH] = {"true_graph_%d", "false_graph_%d"},
                                          [LOOP] = {"while_loop_cond_graph_%d", "while_loop_body_graph_%d"},
                                          [SCAN] = {"scan_combine_graph_%d"},
-                                         [MAP] = {"map_body_graph_%d"}};
+                                         [MAP] = {"body_graph_%d"}};
   return PyUnicode_FromFormat(forms[kind_of(c)][second], k);
 }
 
@@ -221,17 +221,21 @@ static PyObject *operands_between(const builder *b, const wk__graph_arg *list, i
   return tuple;
 }
 
-/* (body, carried, stacks, closed-over ones), of map without what is carried. */
+static PyObject *list_between(const builder *b, const wk__graph_arg *list, int64_t begin, int64_t end) {  // -> new
+  PyObject *tuple = operands_between(b, list, begin, end), *made = tuple ? PySequence_List(tuple) : NULL;
+  Py_XDECREF(tuple);
+  return made;
+}
+
+/* (body, [carried], [stacks], (closed over)); of map (body, [stacks], [closed over]). */
 static PyObject *scan_arguments(builder *b, const wk__graph_arg *operands, const wk__control_graphs *c) {  // -> new
   int64_t closed = (int64_t)c->carried + c->slices;
   PyObject *body = add_graph_attribute(b, c, false);
   if (!body) return NULL;
-  PyObject *stacks = operands_between(b, operands, c->carried, closed);
-  PyObject *others = operands_between(b, operands, closed, operands->count);
-  PyObject *args = c->carried
-                       ? Py_BuildValue("NNNN", body, operands_between(b, operands, 0, c->carried), stacks, others)
-                       : Py_BuildValue("NNN", body, stacks, others);
-  return args;
+  PyObject *stacks = list_between(b, operands, c->carried, closed);
+  if (!c->carried) return Py_BuildValue("NNN", body, stacks, list_between(b, operands, closed, operands->count));
+  return Py_BuildValue("NNNN", body, list_between(b, operands, 0, c->carried), stacks,
+                       operands_between(b, operands, closed, operands->count));
 }
 
 static PyObject *control_arguments(builder *b, const wk__graph_node *node, const wk__control_graphs *c) {  // -> new

@@ -1,6 +1,7 @@
 """cond and while_loop on a tensor's value are one operator of one graph, with the bits, derivatives and errors of eager
 mode; what cannot be in a graph is run as Python."""
 
+import random
 import re
 
 import pytest
@@ -382,6 +383,23 @@ def test_derivatives_of_a_loop():
     for plain, found in zip(gradients(f, *leaves), gradients(compiled, *leaves), strict=True):
         assert torch.allclose(plain, found, rtol=1e-14, atol=0)  # the sums over rounds are added in another order
     assert torch.autograd.gradcheck(compiled, tuple(t.requires_grad_() for t in leaves))
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_numbers_that_python_draws(above):
+    """Only the branch that is taken draws, and each round does."""
+
+    def f(x):
+        y = torch.cond(x.sum() > 3, lambda x: x + random.random(), lambda x: x * 2, (x,))
+        return torch.while_loop(lambda y: y.sum() < 20, lambda y: (y + 1 + random.random(),), (y,))[0]
+
+    compiled = torch.compile(f)
+    for seed in range(3):
+        found = []
+        for run in f, compiled:
+            random.seed(seed)
+            found.append((run(X + above).tolist(), random.random()))
+        assert found[0] == found[1]
 
 
 def test_what_is_carried_gets_a_history_in_the_first_round():

@@ -1,6 +1,7 @@
 """scan and map are one operator of one graph, for any number of slices, with the bits, derivatives and errors of eager
 mode; what cannot be in a graph is unrolled."""
 
+import random
 import re
 
 import pytest
@@ -88,6 +89,19 @@ def test_map_is_one_operator():
 
     assert is_one_operator(f, X, W, name="map_impl")
     alike(f, (X, W))
+
+
+def test_the_operators_that_graphs_name():
+    def f(x, h, w):
+        ops = torch.ops.higher_order
+        carry, ys = ops.scan(lambda c, e, w: [(c @ w + e).tanh(), c * e], [h], [x], (w,))
+        return carry, ops.map_impl(lambda y, w: [y @ w], [ys], [w])
+
+    names = operators_of(f, X, H, W)[0]
+    assert names.count("scan") == names.count("map_impl") == 1
+    compiled = torch.compile(f, fullgraph=True)
+    for _ in range(3):
+        same(flat(f(X, H, W)), flat(compiled(X, H, W)))
 
 
 def test_one_capture_for_all_lengths():
@@ -338,7 +352,7 @@ def test_nests():
 
 # ---- what is unrolled ----
 
-SEEN = []
+SEEN, START = [], [None]
 
 
 def write(c, e):
@@ -358,13 +372,30 @@ def write(c, e):
         lambda c, e: ((c + e).t().contiguous().t(), c.clone()),
         lambda c, e: (c + (1 if c.requires_grad else 2), e),
         lambda c, e: (c + e, c + 1 if e.sum() > 0 else c),
+        lambda c, e: (c + random.random(), e),
+        lambda c, e: (c + (1 if c is START[0] else 2), e),
+        lambda c, e: (c + (1 if id(c) == id(START[0]) else 2), e),
     ],
-    ids=["write", "random", "value", "effect", "same", "slice", "strides", "history", "branch"],
+    ids=[
+        "write",
+        "random",
+        "value",
+        "effect",
+        "same",
+        "slice",
+        "strides",
+        "history",
+        "branch",
+        "python",
+        "object",
+        "id",
+    ],
 )
 def test_what_is_no_graph_is_unrolled(step):
     def f(x, h):
         torch.manual_seed(3)
         start, xs = h * 1.0, x * 1.0
+        START[0] = start
         carry, ys = scan(step, start, xs)
         before = carry.clone()
         carry.add_(1)
@@ -374,8 +405,10 @@ def test_what_is_no_graph_is_unrolled(step):
     for _ in range(3):
         for args in (X, H), (X - 2, H):
             del SEEN[:]
+            random.seed(5)
             plain = flat(f(*args))
             count = len(SEEN)
+            random.seed(5)
             found = flat(compiled(*args))
             assert all(torch.equal(a, b) for a, b in zip(plain, found, strict=True)) and len(SEEN) == 2 * count
 
@@ -414,14 +447,12 @@ def test_a_backend_sees_the_body():
     names, module = operators_of(f, X, H, W)
     assert names.count("scan") == names.count("map_impl") == 1
     code = module.code
-    assert re.search(r"higher_order\.scan\(scan_combine_graph_0, \(\w+,\), \(\w+,\), \(\w+,\), reverse = True\)", code)
-    assert re.search(r"higher_order\.map_impl\(map_body_graph_1, \(\w+,\), \(\w+,\)\)", code)
-    assert "tanh" in module.scan_combine_graph_0.code and "exp" in module.map_body_graph_1.code
+    assert re.search(r"higher_order\.scan\(scan_combine_graph_0, \[\w+\], \[\w+\], \(\w+,\), reverse = True\)", code)
+    assert re.search(r"higher_order\.map_impl\(body_graph_1, \[\w+\], \[\w+\]\)", code)
+    assert "tanh" in module.scan_combine_graph_0.code and "exp" in module.body_graph_1.code
     module.recompile()  # an edited graph is run by its text
-    given = {"x": X, "h": H, "w": W}
-    inputs = [next(iter(given.values())) for _ in ()]
-    for node in module.graph.find_nodes(op="placeholder"):
-        inputs.append(next(t for t in (X, H, W) if t.shape == node.meta["val"].shape))
+    placeholders = module.graph.find_nodes(op="placeholder")
+    inputs = [next(t for t in (X, H, W) if t.shape == node.meta["val"].shape) for node in placeholders]
     same(flat(f(X, H, W)), flat(module(*inputs)))
 
 
