@@ -1,9 +1,10 @@
 """torch.cond, while_loop, scan and map: control flow as calls.
 
 In: functions and trees of tensors. Out: what the loop or branch written in Python gives, with its derivatives. Only the
-branch that is taken is run, but where a vmap has a truth for each example: then both are, and each gets its own. Captured, a branch or loop on a tensor's value is one operator of the graph, with graphs of
-its own; where its functions do more than to compute (they write, draw random numbers, have effects) the value is looked
-at, which ends a segment. One on a bool, a number or a size is guarded; scan and map are unrolled.
+branch that is taken is run, but where a vmap has a truth for each example: then both are, and each gets its own.
+Captured, a branch or loop on a tensor's value, a scan and a map are one operator of the graph, with graphs of its own.
+Where its functions do more than to compute (they write, draw random numbers, have effects) the value is looked at, which
+ends a segment, and a scan or map is unrolled. A branch or loop on a bool, a number or a size is guarded.
 """
 
 import wick
