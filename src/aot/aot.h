@@ -140,6 +140,14 @@ void wk__aot_backward_release(wk__aot_backward *backward);
  * are taped as those of the graph, and the derivative's are. wanted: (inputs). WK_UNSUPPORTED as wk__aot_split_create.
  */
 WK_MUST_USE wk_status wk__aot_derive(const wk__graph *graph, const bool *wanted, wk__graph **out_graph);
+/* The same, but what an input's uses give is not added: they are outputs one by one, in the order in which the engine
+ * would add them. out_uses: (inputs) how many of them each input has; 0: nothing flows. */
+WK_MUST_USE wk_status wk__aot_derive_uses(const wk__graph *graph, const bool *wanted, int *out_uses,
+                                          wk__graph **out_graph);
+/* In a graph that is being built: a sum of two gradients as the engine adds them, and zeros like a tensor. NULL with
+ * the error set. */
+wk__graph_node *wk__aot_sum(wk__graph *graph, wk__graph_node *a, wk__graph_node *b);
+wk__graph_node *wk__aot_zeros(wk__graph *graph, wk__graph_node *like);
 
 /* ================================================ running (function.c) =========================================== */
 

@@ -10,6 +10,7 @@ typedef struct deriver {
   wk__builder builder;
   const wk__graph *graph;
   const bool *wanted; /* by input */
+  int *uses;          /* by input, to be counted; NULL: they are added */
   bool *needed;       /* by number of the joint graph's nodes */
 } deriver;
 
@@ -63,7 +64,7 @@ static wk_status copy_calls(deriver *d) {
 
 /* ---- gradients ---- */
 
-static wk__graph_node *add(wk__graph *graph, wk__graph_node *a, wk__graph_node *b) {
+wk__graph_node *wk__aot_sum(wk__graph *graph, wk__graph_node *a, wk__graph_node *b) {
   const wk__graph_arg args[] = {{.tag = WK_VALUE_TENSOR, .node = a},
                                 {.tag = WK_VALUE_TENSOR, .node = b},
                                 {.tag = WK_VALUE_INT, .integer = wk_int_of(1)}};
@@ -72,12 +73,23 @@ static wk__graph_node *add(wk__graph *graph, wk__graph_node *a, wk__graph_node *
   return sum;
 }
 
-static wk__graph_node *zeros_of(wk__graph *graph, wk__graph_node *input) {
-  const wk__graph_arg args[] = {{.tag = WK_VALUE_TENSOR, .node = input},
+wk__graph_node *wk__aot_zeros(wk__graph *graph, wk__graph_node *like) {
+  const wk__graph_arg args[] = {{.tag = WK_VALUE_TENSOR, .node = like},
                                 {.tag = WK_VALUE_NONE},
                                 {.tag = WK_VALUE_NONE},
                                 {.tag = WK_VALUE_STRING, .string = "contiguous_format"}};
   return wk__graph_call_by_rule(graph, WK__OP(zeros_like), args);
+}
+
+static wk_status add_uses(deriver *d, int64_t input) {
+  d->uses[input] = 0;
+  for (int64_t u = 0; u < d->joint.use_count; u++) {
+    const wk__joint_use *use = &d->joint.uses[u];
+    if (use->input != input || !use->grad_node) continue;
+    WK_TRY(wk__builder_output(&d->builder, use->grad_node));
+    d->uses[input]++;
+  }
+  return WK_OK;
 }
 
 static wk_status add_gradient(deriver *d, int64_t input) {
@@ -88,9 +100,9 @@ static wk_status add_gradient(deriver *d, int64_t input) {
     if (use->input != input || !use->grad_node) continue;
     wk__graph_node *grad = wk__builder_node(&d->builder, use->grad_node);
     if (!grad) return wk_fail(WK_INTERNAL_ERROR, "a gradient is not there");
-    if (!(sum = sum ? add(graph, sum, grad) : grad)) return wk_error_category();
+    if (!(sum = sum ? wk__aot_sum(graph, sum, grad) : grad)) return wk_error_category();
   }
-  if (!sum && !(sum = zeros_of(graph, graph->inputs[input]))) return wk_error_category();
+  if (!sum && !(sum = wk__aot_zeros(graph, graph->inputs[input]))) return wk_error_category();
   return wk__builder_own_output(&d->builder, sum);
 }
 
@@ -108,15 +120,15 @@ static wk_status build(deriver *d, wk__graph **out) {
     WK_TRY(copy_calls(d));
   }
   for (int64_t i = 0; i < d->graph->input_count; i++)
-    if (d->wanted[i]) WK_TRY(add_gradient(d, i));
+    if (d->wanted[i]) WK_TRY(d->uses ? add_uses(d, i) : add_gradient(d, i));
   return wk__builder_take(&d->builder, out);
 }
 
 /* No output has a derivative: then all gradients are zero. */
 static bool leads_nowhere(const wk__joint *j) { return j->tracer && !j->ended[0] && j->results && !j->result_count; }
 
-wk_status wk__aot_derive(const wk__graph *graph, const bool *wanted, wk__graph **out_graph) {
-  deriver d = {.joint = {.from = graph, .requires_grad = wanted}, .graph = graph, .wanted = wanted};
+static wk_status derive(const wk__graph *graph, const bool *wanted, int *uses, wk__graph **out_graph) {
+  deriver d = {.joint = {.from = graph, .requires_grad = wanted}, .graph = graph, .wanted = wanted, .uses = uses};
   wk_status status = wk__joint_trace(&d.joint, NULL);
   if (status == WK_UNSUPPORTED && leads_nowhere(&d.joint)) {
     wk_error_clear();
@@ -128,4 +140,13 @@ wk_status wk__aot_derive(const wk__graph *graph, const bool *wanted, wk__graph *
   wk__builder_release(&d.builder);
   wk__joint_release(&d.joint);
   return status;
+}
+
+wk_status wk__aot_derive(const wk__graph *graph, const bool *wanted, wk__graph **out_graph) {
+  return derive(graph, wanted, NULL, out_graph);
+}
+
+wk_status wk__aot_derive_uses(const wk__graph *graph, const bool *wanted, int *out_uses, wk__graph **out_graph) {
+  memset(out_uses, 0, (size_t)graph->input_count * sizeof *out_uses);
+  return derive(graph, wanted, out_uses, out_graph);
 }

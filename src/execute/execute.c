@@ -234,11 +234,6 @@ static wk_status fit_results(const wk__graph_executor *e, const wk__graph_step *
   return status;
 }
 
-/* Of an operator that a program has defined. */
-static bool has_no_rule(const wk_op *op) {
-  return op->number == WK__OP_COUNT && !op->meta && !(op->tags & WK__TAG_FUSED);
-}
-
 static wk_status run_call(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run,
                           const wk_value *args) {
   wk_value results[WK__MAX_RESULTS] = {{0}};
@@ -249,7 +244,7 @@ static wk_status run_call(const wk__graph_executor *e, const wk__graph_step *s, 
   wk_status status = call(s, args, in_place ? destinations : NULL, results);
   if (WK_UNLIKELY(noted)) wk__recorded_leave(e, s, run);
   WK_TRY(status);
-  if (WK_UNLIKELY(has_no_rule(s->op))) WK_TRY(fit_results(e, s, run, results));
+  if (WK_UNLIKELY(wk__has_no_rule(s->op))) WK_TRY(fit_results(e, s, run, results));
   return keep_results(e, s, run, results);
 }
 

@@ -172,6 +172,10 @@ void wk__recorded_release(wk__run_memory *run);
 bool wk__recorded_keeps_block(const wk__run_memory *run); /* between runs */
 
 static inline void *wk__run_at(wk__run_memory *run, size_t place) { return (char *)run + place; }
+/* Of an operator that a program has defined, or of control flow: its results are compared with what the graph says. */
+static inline bool wk__has_no_rule(const wk_op *op) {
+  return op->number == WK__OP_COUNT && !op->meta && !(op->tags & WK__TAG_FUSED);
+}
 /* The value of a size or stride in a run, by the run's symbols. */
 WK_MUST_USE wk_status wk__run_value(const wk__graph_executor *executor, wk__run_memory *run, wk_int x, int64_t *out);
 

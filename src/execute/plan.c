@@ -627,7 +627,31 @@ static void bind_input(wk__graph_executor *e, const wk__graph_node *input) {
   }
 }
 
+/* Of results that are compared with their descriptions. */
+static bool mark_described(const wk__graph_executor *e, const wk_tensor *t, bool *needed) {
+  bool symbolic = false;
+  for (int d = 0; t && d < t->ndim; d++) {
+    symbolic |= !wk_int_is_known(t->sizes[d]) || !wk_int_is_known(t->strides[d]);
+    if (!needed) continue;
+    mark_symbols(e, t->sizes[d], needed);
+    mark_symbols(e, t->strides[d], needed);
+  }
+  return symbolic;
+}
+
+/* needed NULL: are there any? */
+static bool mark_compared(const wk__graph_executor *e, bool *needed) {
+  bool symbolic = false;
+  for (const wk__graph_node *n = e->graph->first; n; n = n->next) {
+    if (n->kind != WK__GRAPH_CALL || !wk__has_no_rule(n->op)) continue;
+    symbolic |= mark_described(e, n->value, needed);
+    for (int k = 0; n->items && k < n->item_count; k++) symbolic |= mark_described(e, n->items[k], needed);
+  }
+  return symbolic;
+}
+
 static wk_status check_bindings(const wk__graph_executor *e, bool *needed) {
+  (void)mark_compared(e, needed);
   for (int64_t i = 0; i < e->number_count; i++) mark_symbols(e, e->numbers[i].expression, needed);
   for (int64_t k = 0; k < e->made_count; k++)
     for (int d = 0; d < 2 * e->made[k].shape->ndim; d++) mark_symbols(e, e->made[k].shape->sizes[d], needed);
@@ -647,7 +671,7 @@ static bool has_symbolic_results(const wk__graph_executor *e) {
 
 static wk_status plan_symbols(const planner *p) {
   wk__graph_executor *e = p->e;
-  if (!e->number_count && !has_symbolic_results(e)) return WK_OK;
+  if (!e->number_count && !has_symbolic_results(e) && !mark_compared(e, NULL)) return WK_OK;
   if (!p->graph->env) return wk_fail(WK_INTERNAL_ERROR, "a graph with symbolic numbers has no shape environment");
   e->symbol_count = wk__shape_env_symbol_count(p->graph->env);
   e->bindings = wk__alloc((size_t)e->symbol_count * sizeof *e->bindings);

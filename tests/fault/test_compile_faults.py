@@ -17,6 +17,7 @@ import pytest
 
 import wick
 from wick import _C
+from wick._higher_order_ops import map, scan  # noqa: A004
 
 # Compiles with native code waited for, twice over the same function, and compares with eager code, bit for bit.
 PROGRAM = """
@@ -450,8 +451,13 @@ def control_flow(x, w):
     return y, wick.while_loop(lambda y: y.sum() < 5, lambda y: (y.abs() * 2 + w.sum(0),), (y,))[0]
 
 
+def scans(x, w):
+    carry, ys = scan(lambda c, row: ((c * 0.5 + row @ w).tanh(), c * 2), wick.zeros(7), x)
+    return ys, map(lambda y: (y * x[0, 0]).sum(), ys) + carry.sum()
+
+
 @pytestmark_debug
-@pytest.mark.parametrize("function", [layers, control_flow])
+@pytest.mark.parametrize("function", [layers, control_flow, scans])
 def test_every_allocation_of_a_compilation(function):
     """Capture, ahead-of-time autograd, the passes and the kernels: the call gives what eager code gives, or raises."""
     x, w = wick.randn(6, 5), wick.randn(5, 7, requires_grad=True)
@@ -482,7 +488,10 @@ def test_every_allocation_of_a_compilation(function):
 
 
 @pytestmark_debug
-@pytest.mark.parametrize("function", [lambda x: (x * 2).exp().sum(-1), lambda x: control_flow(x, x.t())[1]])
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: (x * 2).exp().sum(-1), lambda x: control_flow(x, x.t())[1], lambda x: scans(x, x.new_ones(4, 7))[1]],
+)
 def test_nothing_stays_behind(function):
     def once(n):
         compiled = wick.compile(function)

@@ -41,3 +41,25 @@ def test_scan(dim, reverse):
 
 def test_map():
     both(lambda e, o, x, y: o.map(lambda t, y: (t[0] * t[1] + y[0], t[0].sum()), [x, x + 1], y), (4, 3), (2, 3))
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_derivatives_of_scan_and_map(captured):
+    found = []
+    for engine in torch, wick:
+        operators = __import__(f"{engine.__name__}._higher_order_ops", fromlist=["scan"])
+        mapped = __import__(f"{engine.__name__}._higher_order_ops.map", fromlist=["map"]).map
+        x, w, b = (
+            engine.arange(float(n * m)).reshape(n, m).sin().requires_grad_() for n, m in ((5, 3), (3, 3), (1, 3))
+        )
+
+        def run(x, w, b, operators=operators, mapped=mapped, engine=engine):
+            step = lambda c, e: ((c @ w + e).tanh(), (c * e).sum())  # noqa: E731
+            carry, ys = operators.scan(step, engine.zeros(1, 3), x.unsqueeze(1), reverse=True)
+            return mapped(lambda e: (e * b).sin(), x).sum() + carry.sum() + (ys * ys).sum()
+
+        run = engine.compile(run, fullgraph=True) if captured and engine is wick else run
+        run(x, w, b).backward()
+        found.append([x.grad.tolist(), w.grad.tolist(), b.grad.tolist()])
+    for theirs, ours in zip(*found, strict=True):
+        assert wick.allclose(wick.tensor(ours), wick.tensor(theirs), rtol=1e-5, atol=1e-6)

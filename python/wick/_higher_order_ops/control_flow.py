@@ -1,9 +1,10 @@
 """torch.cond, while_loop, scan and map: control flow as calls.
 
 In: functions and trees of tensors. Out: what the loop or branch written in Python gives, with its derivatives. Only the
-branch that is taken is run, but where a vmap has a truth for each example: then both are, and each gets its own. Captured, a branch or loop on a tensor's value is one operator of the graph, with graphs of
-its own; where its functions do more than to compute (they write, draw random numbers, have effects) the value is looked
-at, which ends a segment. One on a bool, a number or a size is guarded; scan and map are unrolled.
+branch that is taken is run, but where a vmap has a truth for each example: then both are, and each gets its own.
+Captured, a branch or loop on a tensor's value, a scan and a map are one operator of the graph, with graphs of its own.
+Where its functions do more than to compute (they write, draw random numbers, have effects) the value is looked at, which
+ends a segment, and a scan or map is unrolled. A branch or loop on a bool, a number or a size is guarded.
 """
 
 import wick
@@ -135,22 +136,40 @@ def while_loop(cond_fn, body_fn, carried_inputs):
             return carried
 
 
+def _recorded(attempt):
+    """What attempt(again) gives: a list or None. First with again 0, then with what it gives instead, bits of what is
+    carried."""
+    again = 0
+    while True:
+        results = attempt(again)
+        if not isinstance(results, int):
+            return results
+        again |= results
+
+
 def _recorded_loop(cond_fn, body_fn, carried):
     """What the operator gives, or None where there is none."""
     leaves, tree = tree_flatten(carried)
-    begun = _C._loop_begin(leaves) if leaves and all(isinstance(leaf, wick.Tensor) for leaf in leaves) else None
-    if begun is None:
+    if not leaves or not all(isinstance(leaf, wick.Tensor) for leaf in leaves):
         return None
-    try:
-        given = tree_unflatten(begun, tree)
-        _C._control_next([cond_fn(*given)])
-        made, other = tree_flatten(body_fn(*given))
-        results = _C._loop_end(begun, made if tree == other else None)
-    except BaseException as error:
-        _C._loop_end(begun, None)
-        if isinstance(error, Exception):
+
+    def attempt(again):
+        begun = _C._loop_begin(leaves, again)
+        if begun is None:
             return None
-        raise
+        placeholders, operands = begun[: len(leaves)], begun[len(leaves) :]
+        try:
+            given = tree_unflatten(placeholders, tree)
+            _C._control_next([cond_fn(*given)])
+            made, other = tree_flatten(body_fn(*given))
+            return _C._loop_end(placeholders, operands, made if tree == other else None)
+        except BaseException as error:
+            _C._loop_end(placeholders, operands, None)
+            if isinstance(error, Exception):
+                return None
+            raise
+
+    results = _recorded(attempt)
     return None if results is None else tree_unflatten(results, tree)
 
 
@@ -215,6 +234,53 @@ def _stacked(results, dim, reverse):
     return tree_unflatten([wick.stack(slices, _room(slices[0], dim)) for slices in leaves], flat[0][1])
 
 
+def _recorded_scan(step, carried, stacks, reverse):
+    """(leaves, tree) of step(carried, slices), which gives leaves, first of what is carried on, and the tree of the
+    others; these are stacked along their first dim. None: no operator is recorded. A single slice makes none."""
+    if stacks[0].shape[0] < 2 or any(stack.shape[0] != stacks[0].shape[0] for stack in stacks):
+        return None
+    count, leaves = len(carried), [*carried, *stacks]
+
+    def attempt(again):
+        begun = _C._scan_begin(leaves, count, again)
+        if begun is None:
+            return None
+        try:
+            made, tree = step(list(begun[:count]), list(begun[count:]))
+            results = _C._scan_end(begun, leaves, count, reverse, made)
+            return (results, tree) if isinstance(results, tuple) else results
+        except BaseException as error:
+            _C._scan_end(begun, leaves, count, reverse, None)
+            if isinstance(error, Exception):
+                return None
+            raise
+
+    return _recorded(attempt)
+
+
+def _moved(leaf, dim):
+    """A stack along the first dim as one along dim, where plain code has it."""
+    return leaf.movedim(0, dim).contiguous() if 0 < dim < leaf.dim() else leaf
+
+
+def _scan_as_operator(combine_fn, init, scanned, tree, dim, reverse):
+    """((carry, ys),), or None where it is no operator."""
+    leaves, carry_tree = tree_flatten(init)
+
+    def step(carried, slices):
+        carry, y = combine_fn(tree_unflatten(carried, carry_tree), tree_unflatten(slices, tree))
+        after, other = tree_flatten(carry)
+        ys, y_tree = tree_flatten(y)
+        return [*after, *ys] if other == carry_tree else None, y_tree
+
+    recorded = _recorded_scan(step, leaves, [leaf.movedim(dim, 0) if dim else leaf for leaf in scanned], reverse)
+    if recorded is None:
+        return None
+    results, y_tree = recorded
+    ys = [_moved(leaf, dim) for leaf in results[len(leaves) :]]
+    return ((tree_unflatten(results[: len(leaves)], carry_tree), tree_unflatten(ys, y_tree)),)
+
+
 def scan(combine_fn, init, xs, *, dim=0, reverse=False):
     """(carry, ys): carry, y = combine_fn(carry, x) for each slice x of xs along dim, the first with init; ys are the y
     as one tensor along dim. init, xs and y may be trees of tensors. reverse: from the last slice to the first.
@@ -226,6 +292,9 @@ def scan(combine_fn, init, xs, *, dim=0, reverse=False):
         return init, []
     dim = _wrapped(dim, scanned[0])
     _check_scanned(combine_fn, tree_flatten(init)[0], scanned, dim, reverse)
+    recorded = _scan_as_operator(combine_fn, init, scanned, tree, dim, reverse)
+    if recorded is not None:
+        return recorded[0]
     places = range(scanned[0].shape[dim])
     carry, results = init, []
     for place in reversed(places) if reverse else places:
@@ -233,6 +302,17 @@ def scan(combine_fn, init, xs, *, dim=0, reverse=False):
         _check_carried(init, carry)
         results.append(y)
     return carry, _stacked(results, dim, reverse)
+
+
+def _map_as_operator(f, mapped, tree, args):
+    """(what map gives,), or None where it is no operator."""
+
+    def step(carried, slices):
+        ys, y_tree = tree_flatten(f(tree_unflatten(slices, tree), *args))
+        return ys or None, y_tree
+
+    recorded = _recorded_scan(step, [], mapped, False)
+    return None if recorded is None else (tree_unflatten(*recorded),)
 
 
 def map(f, xs, *args):  # noqa: A001  as PyTorch has it
@@ -248,5 +328,8 @@ def map(f, xs, *args):  # noqa: A001  as PyTorch has it
         raise RuntimeError("Leading dimensions of mapped xs cannot be 0.")
     if any(shape[0] != shapes[0][0] for shape in shapes):
         raise RuntimeError(f"Leading dimensions of mapped xs must be consistent. Got shapes {shapes}.")
+    recorded = _map_as_operator(f, mapped, tree, args)
+    if recorded is not None:
+        return recorded[0]
     results = [f(tree_unflatten([leaf[k] for leaf in mapped], tree), *args) for k in range(shapes[0][0])]
     return _stacked(results, 0, False)

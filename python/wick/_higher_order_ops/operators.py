@@ -42,15 +42,16 @@ cond = HigherOrderOperator("cond", _cond)
 while_loop = HigherOrderOperator("while_loop", _while_loop)
 
 
-def _scan(combine_fn, init, xs, additional_inputs=()):
-    """[*carry, *ys] along the first dim; combine_fn takes and gives lists, one behind the other."""
+def _scan(combine_fn, init, xs, additional_inputs=(), reverse=False):
+    """[*carry, *ys] along the first dim; combine_fn takes and gives lists, one behind the other. reverse: from the last
+    slice to the first."""
     carried = len(init)
 
     def step(carry, x):
         made = list(combine_fn(*carry, *x, *additional_inputs))
         return made[:carried], made[carried:]
 
-    carry, ys = control_flow.scan(step, list(init), list(xs))
+    carry, ys = control_flow.scan(step, list(init), list(xs), reverse=reverse)
     return [*carry, *ys]
 
 

@@ -151,8 +151,11 @@ def _target_name(target):
 def _target(name):
     if name in _PYTHON:
         return _PYTHON[name]
-    if name in ("higher_order.cond", "higher_order.while_loop"):
-        return getattr(ops.higher_order, name.partition(".")[2])
+    if name.startswith("higher_order."):
+        found = getattr(ops.higher_order, name.partition(".")[2])
+        if not isinstance(found, HigherOrderOperator):
+            raise ValueError(f"no operator: {name}")
+        return found
     namespace, packet, overload = name.split(".")
     found = getattr(getattr(getattr(ops, namespace), packet), overload)
     if not isinstance(found, _C.OpOverload) and found is not ops.aten.sym_size.int:

@@ -16,8 +16,9 @@ static wk_int size_of_symbol(void *context, wk_int leaf) {
   const sizes *s = context;
   for (int64_t i = 0; i < s->graph->input_count; i++) {
     const wk_tensor *described = s->graph->inputs[i]->value;
+    int behind = s->operands[i]->ndim - described->ndim; /* 1: it is a slice */
     for (int d = 0; d < described->ndim; d++)
-      if (wk_int_same(described->sizes[d], leaf)) return s->operands[i]->sizes[d];
+      if (wk_int_same(described->sizes[d], leaf)) return s->operands[i]->sizes[d + behind];
   }
   return leaf;
 }
@@ -41,10 +42,31 @@ static wk_status give_shape(const wk__spec *spec, wk_tensor **out) {
   return WK_OK;
 }
 
+static wk_status give_stack(wk_int slices, const wk__spec *slice, wk_tensor **out) {
+  wk__spec spec;
+  wk__control_stack(slices, slice, &spec);
+  return give_shape(&spec, out);
+}
+
+static wk_status give_scan_shapes(const wk__control *c, const sizes *s, wk_tensor **out) {
+  wk_int slices = s->operands[c->carried]->sizes[0];
+  wk__spec spec;
+  for (int64_t k = 0; k < s->graph->output_count; k++) {
+    describe(s, s->graph->outputs[k]->value, &spec);
+    WK_TRY(k < c->carried ? give_shape(&spec, out++) : give_stack(slices, &spec, out++));
+  }
+  for (int i = 0; c->keeps && i < c->carried; i++) {
+    describe(s, s->graph->inputs[i]->value, &spec);
+    WK_TRY(give_stack(slices, &spec, out++));
+  }
+  return WK_OK;
+}
+
 /* What a call on tensors without memory gives. */
 static wk_status give_shapes(const wk__control *c, wk_tensor *const *operands, wk_tensor **out) {
   const sizes s = {wk__control_body(c), operands};
   wk__spec spec;
+  if (c->kind == WK__SCAN) return give_scan_shapes(c, &s, out);
   if (c->kind != WK__LOOP_BACKWARD) {
     for (int64_t k = 0; k < s.graph->output_count; k++) {
       describe(&s, s.graph->outputs[k]->value, &spec);
@@ -90,7 +112,7 @@ static wk_status runner_of(wk__control *c, wk__control_part *p, const wk__compil
   return status;
 }
 
-static wk_status run_part(wk__control *c, wk__control_part *p, wk_tensor *const *inputs, wk_tensor **outputs) {
+wk_status wk__control_run_part(wk__control *c, wk__control_part *p, wk_tensor *const *inputs, wk_tensor **outputs) {
   const wk__compiled_graph *runner;
   WK_TRY(runner_of(c, p, &runner));
   wk__thread_mode before = wk__thread.mode;
@@ -108,7 +130,7 @@ static wk_status truth(const wk_tensor *t, bool *out) {
   return WK_OK;
 }
 
-static void release_all(wk_tensor **tensors, int64_t count) {
+void wk__control_release_all(wk_tensor **tensors, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     wk__release(tensors[i]);
     tensors[i] = NULL;
@@ -119,7 +141,7 @@ static void release_all(wk_tensor **tensors, int64_t count) {
 
 static wk_status goes_on(wk__control *c, wk_tensor *const *operands, bool *out) {
   wk_tensor *value = NULL;
-  WK_TRY(run_part(c, &c->parts[0], operands, &value));
+  WK_TRY(wk__control_run_part(c, &c->parts[0], operands, &value));
   wk_status status = truth(value, out);
   wk__release(value);
   return status;
@@ -127,7 +149,7 @@ static wk_status goes_on(wk__control *c, wk_tensor *const *operands, bool *out) 
 
 /* operands: the carried ones are owned, and replaced by the next round's. */
 static wk_status run_body(wk__control *c, wk_tensor **operands, wk_tensor **next) {
-  WK_TRY(run_part(c, &c->parts[1], operands, next));
+  WK_TRY(wk__control_run_part(c, &c->parts[1], operands, next));
   for (int i = 0; i < c->carried; i++) {
     wk__release(operands[i]);
     operands[i] = next[i];
@@ -166,7 +188,7 @@ static wk_status run_loop(wk__control *c, wk_tensor *const *given, wk_tensor **o
   if (status == WK_OK)
     memcpy(out, operands, (size_t)c->carried * sizeof *out);
   else
-    release_all(operands, c->carried);
+    wk__control_release_all(operands, c->carried);
   wk__free(operands);
   return status;
 }
@@ -197,7 +219,7 @@ static wk_status run_forward(rounds *r) {
     memcpy(r->inputs, now, row * sizeof *now);
     WK_TRY(goes_on(c, r->inputs, &on));
     if (!on) return WK_OK;
-    WK_TRY(run_part(c, &c->parts[1], r->inputs, next));
+    WK_TRY(wk__control_run_part(c, &c->parts[1], r->inputs, next));
   }
 }
 
@@ -224,7 +246,7 @@ static wk_status run_backward(rounds *r, int64_t round) {
   memcpy(r->inputs, r->given, (size_t)count * sizeof *r->inputs);
   memcpy(r->inputs, r->carried + round * c->carried, (size_t)c->carried * sizeof *r->inputs);
   memcpy(r->inputs + count, r->grads, (size_t)c->carried * sizeof *r->inputs);
-  WK_TRY(run_part(c, &c->parts[2], r->inputs, r->made));
+  WK_TRY(wk__control_run_part(c, &c->parts[2], r->inputs, r->made));
   for (int i = 0, k = 0; i < count; i++) {
     if (!c->flows[i]) continue;
     if (i < c->carried) {
@@ -266,9 +288,9 @@ static wk_status run_loop_backward(wk__control *c, wk_tensor *const *given, wk_t
   wk_status status = run_forward(&r);
   for (int64_t k = r.count; k-- > 0 && status == WK_OK;) status = run_backward(&r, k);
   if (status == WK_OK) status = give_gradients(&r, out);
-  if (r.carried) release_all(r.carried, (r.count + 1) * c->carried);
-  release_all(r.grads, (int64_t)count);
-  release_all(r.made, (int64_t)count);
+  if (r.carried) wk__control_release_all(r.carried, (r.count + 1) * c->carried);
+  wk__control_release_all(r.grads, (int64_t)count);
+  wk__control_release_all(r.made, (int64_t)count);
   wk__free(r.carried);
   wk__free(space);
   return status;
@@ -279,7 +301,7 @@ static wk_status run_loop_backward(wk__control *c, wk_tensor *const *given, wk_t
 static wk_status run_branch(wk__control *c, const wk_tensor *pred, wk_tensor *const *operands, wk_tensor **out) {
   bool holds;
   WK_TRY(truth(pred, &holds));
-  return run_part(c, &c->parts[holds ? 0 : 1], operands, out);
+  return wk__control_run_part(c, &c->parts[holds ? 0 : 1], operands, out);
 }
 
 static bool has_no_memory(const wk_value *operands) {
@@ -288,18 +310,29 @@ static bool has_no_memory(const wk_value *operands) {
   return false;
 }
 
+static bool is_slice(const wk__control *c, int64_t i) { return i >= c->carried && i < c->carried + c->slices; }
+
+static bool fits(const wk_tensor *given, const wk_tensor *described, int behind) {
+  bool fit = given->dtype == described->dtype && given->ndim == described->ndim + behind;
+  for (int d = 0; fit && d < described->ndim; d++)
+    fit = !wk_int_is_known(described->sizes[d]) || !wk_int_is_known(given->sizes[d + behind]) ||
+          wk_int_same(described->sizes[d], given->sizes[d + behind]);
+  return fit;
+}
+
+static bool has_slices(const wk_tensor *given, wk_int count) {
+  wk_int n = given->sizes[0];
+  return !wk_int_is_known(n) || (n.bits > 0 && (!wk_int_is_known(count) || wk_int_same(n, count)));
+}
+
 /* A graph from text may call with anything. */
 static wk_status check_operands(const wk__control *c, const wk_value *operands) {
   const wk__graph *body = wk__control_body(c);
   int64_t gradients = c->kind == WK__LOOP_BACKWARD ? c->carried : 0;
   bool fit = operands->count == body->input_count + gradients;
-  for (int64_t i = 0; fit && i < body->input_count; i++) {
-    const wk_tensor *given = operands->tensors[i], *described = body->inputs[i]->value;
-    fit = given->dtype == described->dtype && given->ndim == described->ndim;
-    for (int d = 0; fit && d < given->ndim; d++)
-      fit = !wk_int_is_known(described->sizes[d]) || !wk_int_is_known(given->sizes[d]) ||
-            wk_int_same(described->sizes[d], given->sizes[d]);
-  }
+  for (int64_t i = 0; fit && i < body->input_count; i++)
+    fit = fits(operands->tensors[i], body->inputs[i]->value, is_slice(c, i)) &&
+          (!is_slice(c, i) || has_slices(operands->tensors[i], operands->tensors[c->carried]->sizes[0]));
   return fit ? WK_OK : wk_fail(WK_VALUE_ERROR, "%s is called with other tensors than its graphs have", c->name);
 }
 
@@ -309,6 +342,7 @@ static wk_status run_kind(wk__control *c, const wk_value *args, wk_tensor **out)
   bool meta = has_no_memory(operands) || (c->kind == WK__BRANCH && args[0].tensor->device.type == WK_META);
   if (meta) return give_shapes(c, operands->tensors, out);
   if (c->kind == WK__BRANCH) return run_branch(c, args[0].tensor, operands->tensors, out);
+  if (c->kind == WK__SCAN) return wk__control_run_scan(c, operands->tensors, out);
   return (c->kind == WK__LOOP ? run_loop : run_loop_backward)(c, operands->tensors, out);
 }
 
@@ -319,10 +353,15 @@ wk_status wk__control_run(wk__call *call) {
   if (!tensors) return WK_OUT_OF_MEMORY;
   wk_status status = run_kind(c, call->args, tensors);
   if (status != WK_OK) {
-    release_all(tensors, count);
+    wk__control_release_all(tensors, count);
     wk__free(tensors);
     return status;
   }
-  call->results[0] = (wk_value){.tag = WK_VALUE_TENSORS, .count = (uint32_t)count, .tensors = tensors};
+  if (c->op.schema.result_is_list) {
+    call->results[0] = (wk_value){.tag = WK_VALUE_TENSORS, .count = (uint32_t)count, .tensors = tensors};
+    return WK_OK;
+  }
+  for (int r = 0; r < count; r++) call->results[r] = wk__v_tensor(tensors[r]);
+  wk__free(tensors);
   return WK_OK;
 }

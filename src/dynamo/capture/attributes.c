@@ -1,6 +1,7 @@
 /* Attributes of objects as a region sees them. In: an object and a name. Out: the attribute, with a read or check for
  * everything that decided which one it is. Tests: tests/python/capture/test_guards.py. */
 #include "autograd/autograd.h"
+#include "compile/control/control.h"
 #include "dynamo/capture/classes.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
@@ -190,6 +191,8 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
   bool of_python = constant || (in_class && Py_TYPE(in_class) == &PyProperty_Type);
   if (of_python) return attribute_of_tensor_class(f, r, owner, name, in_class);
   tensor_attribute kind = in_class ? tensor_attribute_of(name) : NOT_KNOWN;
+  bool history = kind == TAPE || kind == HISTORY || PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0;
+  if (history && r->tries) wk__control_asks(WK__ASKS_HISTORY);
   if (kind == TAPE) return attribute_of_tape(f, r, owner, name);
   bool method = in_class && (PyFunction_Check(in_class) || Py_TYPE(in_class) == &PyMethodDescr_Type ||
                              Py_TYPE(in_class) == &PyWrapperDescr_Type || Py_TYPE(in_class) == b->operator_type);

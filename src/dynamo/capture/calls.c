@@ -290,6 +290,7 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
     return wk__call_looking(f, callable, args, count, names);
   bool of_address =
       strcmp(name, "id") == 0 || (strcmp(name, "hash") == 0 && count && wk__hashes_its_address(f, args[0]));
+  if (of_address && f->session->recording->tries) wk__control_asks(WK__ASKS_IDENTITY);
   if (of_address && count == 1 && !names) return identity(f, f->session->recording, callable, args[0]);
   if (strcmp(name, "print") == 0) return print_call(f, f->session->recording, callable, args, count, names);
   if (strcmp(name, "globals") == 0 && !count && !names) return globals_of_frame(f, f->session->recording);
@@ -342,8 +343,9 @@ static PyObject *score_end(wk__frame *f, PyObject *callable, PyObject *const *ar
   Py_RETURN_NONE;
 }
 
-/* The functions of cond and while_loop are called between these two, and what they do becomes an operator (compile/
- * control/control.h). What refuses raises meanwhile, and then there is no operator: the program goes one way. */
+/* The functions of cond, while_loop, scan and map are called between these two, and what they do becomes an operator
+ * (compile/ control/control.h). What refuses raises meanwhile, and then there is no operator: the program goes one way.
+ */
 static PyObject *control_begin(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                                PyObject *names) {
   wk__recording *r = f->session->recording;
@@ -356,9 +358,9 @@ static PyObject *control_begin(wk__frame *f, PyObject *callable, PyObject *const
 static PyObject *control_end(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                              PyObject *names) {
   wk__recording *r = f->session->recording;
-  PyObject *given[2] = {Py_None, Py_None};
-  for (Py_ssize_t i = 0; i < count && i < 2 && !r->tries_in_vain; i++) given[i] = args[i];
-  PyObject *results = wk__plain_call(f, callable, given, 2, names);
+  PyObject *given[5]; /* the last is what the function gave */
+  for (Py_ssize_t i = 0; i < count && i < 5; i++) given[i] = r->tries_in_vain && i == count - 1 ? Py_None : args[i];
+  PyObject *results = wk__plain_call(f, callable, given, count, names);
   r->tries = wk__control_records();
   if (!r->tries) r->tries_in_vain = r->tries_modes = false;
   return results;
@@ -389,10 +391,10 @@ static PyObject *core_function(wk__frame *f, const char *name, PyObject *callabl
   if (strcmp(name, "_push_on_torch_function_stack") == 0) return enter_mode(f, callable, args, count, names);
   if (strcmp(name, "_score_begin") == 0) return score_begin(f, callable, args, count, names);
   if (strcmp(name, "_score_end") == 0) return score_end(f, callable, args, count, names);
-  if (strcmp(name, "_branch_begin") == 0 || strcmp(name, "_loop_begin") == 0)
+  if (strcmp(name, "_branch_begin") == 0 || strcmp(name, "_loop_begin") == 0 || strcmp(name, "_scan_begin") == 0)
     return control_begin(f, callable, args, count, names);
   if (strcmp(name, "_control_next") == 0) return wk__plain_call(f, callable, args, count, names);
-  if (strcmp(name, "_branch_end") == 0 || strcmp(name, "_loop_end") == 0)
+  if (strcmp(name, "_branch_end") == 0 || strcmp(name, "_loop_end") == 0 || strcmp(name, "_scan_end") == 0)
     return control_end(f, callable, args, count, names);
   if (strcmp(name, "_queue_callback") == 0 && !names) return queue_callback(f, callable, args, count);
   wk__knowledge what = wk__known_function("wick", name)->what;

@@ -6,6 +6,7 @@
 
 #include <opcode.h>
 
+#include "compile/control/control.h"
 #include "dynamo/capture/ends.h"
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/operation_parts.h"
@@ -377,6 +378,8 @@ static int is_same_int(wk__recording *r, PyObject *a, PyObject *b) {
 int wk__op_is(wk__frame *f, PyObject *a, PyObject *b) {
   RECORDING(wk__plain_is(f, a, b));
   if (PyLong_CheckExact(a) && PyLong_CheckExact(b) && a != b) return is_same_int(r, a, b);
+  if (r->tries && a != b && wk__is_tensor_object(f, a) && wk__is_tensor_object(f, b))
+    wk__control_asks(WK__ASKS_IDENTITY);
   if (wk__note_identity(f, r, a, b) < 0) return -1;
   return wk__plain_is(f, a, b);
 }

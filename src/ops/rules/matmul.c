@@ -307,8 +307,10 @@ static wk_tensor *batched(wk_tensor *a, wk_tensor *b) {
   return y ? wk__unsafe_view(y, batch, dims + 2) : NULL;
 }
 
-/* Two or more dims on both sides. A matrix on the right takes all rows of the left at once. */
+/* Two or more dims on both sides, NULL where one could not be made. A matrix on the right takes all rows of the left at
+ * once. */
 static wk_tensor *many_dims(wk_tensor *a, wk_tensor *b) {
+  if (!a || !b) return NULL;
   if (a->ndim == 2 && b->ndim == 2) return wk_mm(a, b);
   if (b->ndim != 2) return batched(a, b);
   wk_int sizes[WK_MAX_DIMS];

@@ -11,7 +11,7 @@ typedef struct builder {
   PyObject **nodes;   /* by number: the Node of an IR node, borrowed from the list */
   PyObject *symbols;  /* dict: bits of a symbolic size -> the node that is it */
   PyObject **numbers; /* the placeholders of numbers, borrowed likewise; NULL: not made yet */
-  int controls;       /* branches and loops so far */
+  int controls;       /* operators of control flow so far */
 } builder;
 
 /* ================================================ arguments ====================================================== */
@@ -190,13 +190,23 @@ static int add_call(builder *b, const wk__graph_node *node) {
   return status;
 }
 
-/* ---- branches and loops: torch.ops.higher_order.cond(pred, true_graph_0, false_graph_0, operands) ---- */
+/* ---- control flow: torch.ops.higher_order.cond(pred, true_graph_0, false_graph_0, operands) ---- */
 
-/* Of the k-th branch or loop of a graph. */
+typedef enum control_kind { BRANCH, LOOP, SCAN, MAP } control_kind;
+static control_kind kind_of(const wk__control_graphs *c) {
+  if (c->slices) return c->carried ? SCAN : MAP;
+  return c->carried < 0 ? BRANCH : LOOP;
+}
+static const char *const control_names[] = {
+    [BRANCH] = "cond", [LOOP] = "while_loop", [SCAN] = "scan", [MAP] = "map_impl"};
+
+/* Of the k-th one of a graph. */
 static PyObject *name_of_graph(const wk__control_graphs *c, int k, bool second) {  // -> new
-  static const char *const forms[2][2] = {{"true_graph_%d", "false_graph_%d"},
-                                          {"while_loop_cond_graph_%d", "while_loop_body_graph_%d"}};
-  return PyUnicode_FromFormat(forms[c->carried >= 0][second], k);
+  static const char *const forms[][2] = {[BRANCH] = {"true_graph_%d", "false_graph_%d"},
+                                         [LOOP] = {"while_loop_cond_graph_%d", "while_loop_body_graph_%d"},
+                                         [SCAN] = {"scan_combine_graph_%d"},
+                                         [MAP] = {"body_graph_%d"}};
+  return PyUnicode_FromFormat(forms[kind_of(c)][second], k);
 }
 
 static PyObject *add_graph_attribute(builder *b, const wk__control_graphs *c, bool second) {  // -> new
@@ -204,15 +214,34 @@ static PyObject *add_graph_attribute(builder *b, const wk__control_graphs *c, bo
   return Py_NewRef(b->graph->root->previous);
 }
 
+/* A tuple. */
 static PyObject *operands_between(const builder *b, const wk__graph_arg *list, int64_t begin, int64_t end) {  // -> new
   PyObject *tuple = PyTuple_New(end - begin);
   for (int64_t i = begin; tuple && i < end; i++) PyTuple_SET_ITEM(tuple, i - begin, node_of(b, list->nodes[i]));
   return tuple;
 }
 
+static PyObject *list_between(const builder *b, const wk__graph_arg *list, int64_t begin, int64_t end) {  // -> new
+  PyObject *tuple = operands_between(b, list, begin, end), *made = tuple ? PySequence_List(tuple) : NULL;
+  Py_XDECREF(tuple);
+  return made;
+}
+
+/* (body, [carried], [stacks], (closed over)); of map (body, [stacks], [closed over]). */
+static PyObject *scan_arguments(builder *b, const wk__graph_arg *operands, const wk__control_graphs *c) {  // -> new
+  int64_t closed = (int64_t)c->carried + c->slices;
+  PyObject *body = add_graph_attribute(b, c, false);
+  if (!body) return NULL;
+  PyObject *stacks = list_between(b, operands, c->carried, closed);
+  if (!c->carried) return Py_BuildValue("NNN", body, stacks, list_between(b, operands, closed, operands->count));
+  return Py_BuildValue("NNNN", body, list_between(b, operands, 0, c->carried), stacks,
+                       operands_between(b, operands, closed, operands->count));
+}
+
 static PyObject *control_arguments(builder *b, const wk__graph_node *node, const wk__control_graphs *c) {  // -> new
   const wk__graph_arg *operands = &node->args[node->op->schema.parameter_count - 1];
   bool loop = c->carried >= 0;
+  if (c->slices) return scan_arguments(b, operands, c);
   PyObject *first = add_graph_attribute(b, c, false), *second = first ? add_graph_attribute(b, c, true) : NULL;
   PyObject *args = NULL;
   if (second && loop)
@@ -227,11 +256,12 @@ static PyObject *control_arguments(builder *b, const wk__graph_node *node, const
 }
 
 static int add_control(builder *b, const wk__graph_node *node, const wk__control_graphs *c) {
-  const char *name = c->carried >= 0 ? "while_loop" : "cond";
+  const char *name = control_names[kind_of(c)];
   PyObject *target = wk__fx_object(b->graph->state, "wick._higher_order_ops.operators", name);
   PyObject *args = target ? control_arguments(b, node, c) : NULL;
+  PyObject *kwargs = args && c->reversed ? Py_BuildValue("{sO}", "reverse", Py_True) : NULL;
   b->controls++;
-  return add(b, node, WK__FX_CALL_FUNCTION, Py_XNewRef(target), args, NULL, name);
+  return add(b, node, WK__FX_CALL_FUNCTION, Py_XNewRef(target), args, kwargs, name);
 }
 
 static int add_item(builder *b, const wk__graph_node *node) {
@@ -524,7 +554,8 @@ static int add_graphs(const wk__fx_graph *graph, PyObject *module) {
   int k = 0;
   for (const wk__graph_node *n = graph->source->first; n; n = n->next) {
     if (n->kind != WK__GRAPH_CALL || !wk__control_graphs_of(n->op, &c)) continue;
-    if (add_graph(graph, module, &c, k, false) < 0 || add_graph(graph, module, &c, k, true) < 0) return -1;
+    if (add_graph(graph, module, &c, k, false) < 0) return -1;
+    if (c.second && add_graph(graph, module, &c, k, true) < 0) return -1;
     k++;
   }
   return 0;

@@ -1,6 +1,7 @@
 """cond and while_loop on a tensor's value are one operator of one graph, with the bits, derivatives and errors of eager
 mode; what cannot be in a graph is run as Python."""
 
+import random
 import re
 
 import pytest
@@ -382,6 +383,43 @@ def test_derivatives_of_a_loop():
     for plain, found in zip(gradients(f, *leaves), gradients(compiled, *leaves), strict=True):
         assert torch.allclose(plain, found, rtol=1e-14, atol=0)  # the sums over rounds are added in another order
     assert torch.autograd.gradcheck(compiled, tuple(t.requires_grad_() for t in leaves))
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_numbers_that_python_draws(above):
+    """Only the branch that is taken draws, and each round does."""
+
+    def f(x):
+        y = torch.cond(x.sum() > 3, lambda x: x + random.random(), lambda x: x * 2, (x,))
+        return torch.while_loop(lambda y: y.sum() < 20, lambda y: (y + 1 + random.random(),), (y,))[0]
+
+    compiled = torch.compile(f)
+    for seed in range(3):
+        found = []
+        for run in f, compiled:
+            random.seed(seed)
+            found.append((run(X + above).tolist(), random.random()))
+        assert found[0] == found[1]
+
+
+def test_what_is_carried_gets_a_history_in_the_first_round():
+    def f(x, w):
+        body = lambda x, y: ((x * 2) * w + y * 3, y * 2)  # noqa: E731
+        return torch.while_loop(lambda x, y: x.sum() < 50, body, (x.detach() + 1, x.detach()))[0]
+
+    same_gradients(lambda w: f(X, w), (X + 1,), (X + 2,))
+
+
+def test_a_body_that_asks_for_histories():
+    """They begin with the second round: there is no operator, and the value of the condition is looked at."""
+
+    def f(x, w):
+        body = lambda x: ((x * w if x.requires_grad else x + w) + 1,)  # noqa: E731
+        return torch.while_loop(lambda x: x.sum() < 50, body, (x,))[0]
+
+    compiled = torch.compile(f)
+    for w in X + 1, (X + 1).requires_grad_():
+        assert torch.equal(f(X, w), compiled(X, w))
 
 
 def test_no_round_gives_the_gradient_on():
