@@ -266,6 +266,16 @@ static PyType_Spec spec = {.name = "wick._C.Compiled",
                            .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
                            .slots = slots};
 
+/* While something is captured these two are done by capture/recomputed.c. */
+static PyObject *trial_begin(PyObject *module, PyObject *parts) {  // -> new
+  (void)module, (void)parts;
+  Py_RETURN_NONE;
+}
+static PyObject *trial_end(PyObject *module, PyObject *result) {  // -> new
+  (void)module;
+  return Py_NewRef(result);
+}
+
 static PyObject *is_compiling(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
   wk__session *s = wk__session_current();
@@ -430,6 +440,10 @@ static PyMethodDef functions[] = {
     {"_set_log", set_log, METH_VARARGS, "_set_log(channel, on): whether there is such a channel of WICK_LOGS."},
     {"_is_tracing", is_tracing, METH_NOARGS, "Whether calls are recorded, and tensors have no values."},
     {"_is_compiling", is_compiling, METH_NOARGS, "Whether the caller is being captured."},
+    {"_trial_begin", trial_begin, METH_O,
+     "_trial_begin(parts): what follows, which uses the parts, does nothing but compute, or is undone by _trial_end(). "
+     "None: that cannot be had; False: it is a part of another trial."},
+    {"_trial_end", trial_end, METH_O, "_trial_end(result): the result, or None where it was undone."},
     {0}};
 
 int wk__add_dynamo(PyObject *module, wk__binding *binding) {

@@ -194,9 +194,10 @@ int wk__set_usual_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
 
 static int set_attribute_of_context(wk__frame *f, wk__recording *r, PyObject *context, PyObject *name,
                                     PyObject *value) {
-  r->tries_in_vain |= r->tries;
-  return r->tries ? wk__refused(f, "an attribute of ctx is set by what is only tried")
-                  : wk__plain_set_attr(f, context, name, value);
+  bool refused = wk__is_thrown_away(r);
+  r->tries_in_vain |= refused;
+  return refused ? wk__refused(f, "an attribute of ctx is set by what is only tried")
+                 : wk__plain_set_attr(f, context, name, value);
 }
 
 /* A thread local, a generator of Python's random numbers. */

@@ -42,6 +42,7 @@ void wk__recording_empty(wk__recording *r) {
   for (int64_t i = 0; i < r->step_count; i++) let_go(&r->steps[i].object, false);
   wk__forget_identities(r);
   wk__forget_tried(r);
+  wk__forget_kept_trial(r);
   wk__forget_left_hooks(r);
   wk__let_kept_go(r);
   for (int64_t i = 0; i < r->versioned_count; i++)

@@ -260,7 +260,8 @@ typedef struct wk__recording {
   int device_blocks; /* `with device(...)`: those that began, less those that ended. What was before is the block's */
   bool packs;        /* saved_tensors_hooks was entered: the tape keeps what they made */
   bool tries_modes;  /* or the thread's grad mode was asked for or set */
-  char failed[160];  /* why this recording cannot be replayed; "" */
+  struct wk__kept_trial *kept_trial;    /* what is tried is the program's own call (recomputed.c); NULL */
+  char failed[160];                     /* why this recording cannot be replayed; "" */
   struct wk__recording *retired_before; /* session.h, retired */
 } wk__recording;
 
