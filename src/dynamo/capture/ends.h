@@ -9,7 +9,8 @@
 typedef struct wk__holders {
   Py_ssize_t (*count)(const void *context, PyObject *object);
   const void *context;
-  bool watches; /* and that weak references to it die counts as code that its end runs */
+  bool watches;    /* and that weak references to it die counts as code that its end runs */
+  wk__map *let_go; /* what is asked about here is let go of together: what was asked about so far; NULL: nothing */
 } wk__holders;
 
 bool wk__has_weak_references(PyObject *object);

@@ -239,7 +239,7 @@ typedef struct wk__recording {
   bool seeded;           /* its generator has been seeded */
   int clocks;            /* how often clocks were asked */
   bool has_before;       /* some register has kept what a container held */
-  int drops;             /* so many places outside where something is let go of */
+  wk__map *let_go;       /* borrowed: of the call that is being noted, see wk__holders; NULL */
   bool asks_referents;   /* a weak reference from outside was asked what it points at */
   bool ended_watched;    /* something that weak references point at has ended */
   int classes_open;      /* calls that are making one */
