@@ -205,7 +205,7 @@ static Py_ssize_t guards_references(const void *context, PyObject *o) {
 
 /* What such a check says is let go of; NULL: nothing, or more than one thing. */
 static PyObject *item_let_go(PyObject *a, const wk__read *check) {  // -> borrowed
-  if (!check->object) return PyList_Check(a) && check->b >= 0 ? wk__from_sequence(a, check->b) : NULL;
+  if (!check->object) return !PyTuple_Check(a) && check->b >= 0 ? wk__from_sequence(a, check->b) : NULL;
   if (PyDict_Check(a)) return wk__from_dict(a, check->object);
   PyObject *o = PyObject_GenericGetAttr(a, check->object);
   if (!o) PyErr_Clear();

@@ -277,6 +277,8 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
                                  Py_ssize_t count, PyObject *names) {
   bool text_second = count >= 2 && !names && PyUnicode_Check(args[1]);
   if (strcmp(name, "len") == 0) {
+    bool counted = count == 1 && !names && wk__is_deque(args[0]) && wk__note_length(f->session->recording, args[0]);
+    if (counted) return PyLong_FromSsize_t(Py_SIZE(args[0]));
     bool counts = count == 1 && !names && wk__is_container(args[0]);
     return (counts ? wk__call_passing : wk__call_at_values)(f, callable, args, count, names);
   }

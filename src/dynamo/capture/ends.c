@@ -9,7 +9,7 @@
 
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/record_parts.h"
-#include "dynamo/cpython/objects.h"
+#include "dynamo/reads.h"
 
 /* ================================================= what runs code ================================================ */
 
@@ -322,10 +322,10 @@ static int note_key_replaced(wk__frame *f, wk__recording *r, PyObject *dict, PyO
   return 0;
 }
 
-static int note_place_replaced(wk__frame *f, wk__recording *r, PyObject *list, Py_ssize_t place) {
-  Py_ssize_t count = PyList_GET_SIZE(list), at = place < 0 ? place + count : place;
-  if (at < 0 || at >= count) return 0; /* an error */
-  if (is_let_go_aloud(f, r, list, PyList_GET_ITEM(list, at))) return refuse_end(f);
+/* at: behind the last one: nothing is let go of now, and may be in another call. */
+static int note_place_replaced(wk__frame *f, wk__recording *r, PyObject *list, Py_ssize_t at) {
+  PyObject *item = at < Py_SIZE(list) ? wk__from_sequence(list, at) : NULL;
+  if (item && is_let_go_aloud(f, r, list, item)) return refuse_end(f);
   wk__reg reg = wk__is_foreign(r, list) ? wk__reg_find(r, list) : -1;
   bool as_found = reg >= 0 && !r->registers[reg].written;
   if (reg >= 0) check_mute(r, reg, as_found ? at : WK__MUTE_CONTENT, NULL);
@@ -337,8 +337,22 @@ int wk__note_replaced(wk__frame *f, wk__recording *r, PyObject *owner, PyObject 
     return note_key_replaced(f, r, owner, key);
   Py_ssize_t place = PyList_Check(owner) && PyLong_CheckExact(key) ? PyLong_AsSsize_t(key) : -1;
   if (place == -1 && PyErr_Occurred()) PyErr_Clear();
-  if (PyList_Check(owner) && PyLong_CheckExact(key)) return note_place_replaced(f, r, owner, place);
-  return wk__note_emptied(f, r, owner);
+  if (!PyList_Check(owner) || !PyLong_CheckExact(key)) return wk__note_emptied(f, r, owner);
+  Py_ssize_t count = PyList_GET_SIZE(owner), at = place < 0 ? place + count : place;
+  return at < 0 || at >= count ? 0 : note_place_replaced(f, r, owner, at); /* 0: it is an error */
+}
+
+/* One that is full lets go of what is at its other end. */
+int wk__note_pushed_out(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *deque) {
+  bool right = strcmp(known->name, "append") == 0, left = strcmp(known->name, "appendleft") == 0;
+  bool many = strncmp(known->name, "extend", 6) == 0 || strcmp(known->name, "__iadd__") == 0;
+  if (!left && !right && !many) return 0;
+  PyObject *most = PyObject_GetAttrString(deque, "maxlen");
+  Py_ssize_t count = most && most != Py_None ? PyLong_AsSsize_t(most) : 0;
+  Py_XDECREF(most);
+  if (wk__is_foreign(r, deque) && !wk__know_part(f, r, deque, "maxlen")) return -1;
+  if (!count) return 0;
+  return many ? wk__note_emptied(f, r, deque) : note_place_replaced(f, r, deque, left ? count - 1 : 0);
 }
 
 /* One that stands in a slot of the class (`__slots__`). */
