@@ -105,11 +105,12 @@ static PyObject *python_code_of(PyObject *callable) {  // -> borrowed, NULL when
 }
 
 static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
-  static char *names[] = {"function", "backend", "fullgraph", "dynamic", "limit", "mode", "counts", "keeps_tape", NULL};
-  PyObject *function, *backend = Py_None;
+  static char *names[] = {"function", "backend", "fullgraph",  "dynamic",      "limit",
+                          "mode",     "counts",  "keeps_tape", "guard_filter", NULL};
+  PyObject *function, *backend = Py_None, *filter = Py_None;
   int fullgraph = 0, dynamic = -1, limit = 8, mode = WK__COMPILE_LATER, counts = 0, keeps_tape = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Opiiiip", names, &function, &backend, &fullgraph, &dynamic,
-                                   &limit, &mode, &counts, &keeps_tape))
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OpiiiipO", names, &function, &backend, &fullgraph, &dynamic,
+                                   &limit, &mode, &counts, &keeps_tape, &filter))
     return NULL;
   if (mode < WK__COMPILE_NOTHING || mode > WK__COMPILE_TUNED_WITH_OTHER_SUMS)
     return PyErr_Format(PyExc_ValueError, "Compiled: mode is 0, 1, 2 or 3, not %d", mode);
@@ -124,6 +125,7 @@ static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keyw
   self->vectorcall = compiled_call;
   self->binding = binding;
   self->options = (wk__compile_options){.backend = backend == Py_None ? NULL : Py_NewRef(backend),
+                                        .guard_filter = filter == Py_None ? NULL : Py_NewRef(filter),
                                         .fullgraph = fullgraph,
                                         .counts = counts,
                                         .keeps_tape = keeps_tape,
@@ -152,6 +154,7 @@ static int compiled_traverse(PyObject *o, visitproc visit, void *arg) {
   Py_VISIT(self->function);
   Py_VISIT(self->dict);
   Py_VISIT(self->options.backend);
+  Py_VISIT(self->options.guard_filter);
   Py_VISIT(self->recompiles);
   for (wk__segment *g = self->segments; g; g = g->next) {
     if (atomic_load(&g->references) > 1) continue; /* somebody replays it */
@@ -177,6 +180,7 @@ static int compiled_clear(PyObject *o) {
   Py_CLEAR(self->function);
   Py_CLEAR(self->dict);
   Py_CLEAR(self->options.backend);
+  Py_CLEAR(self->options.guard_filter);
   return 0;
 }
 static void compiled_dealloc(PyObject *o) {

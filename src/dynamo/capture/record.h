@@ -70,7 +70,8 @@ enum { WK__MUTE_CONTENT = -1, WK__MUTE_ITSELF = -2, WK__MUTE_STAYS = -3 };
 
 typedef struct wk__read {
   uint8_t kind;
-  bool fixed; /* depends on constants and dictionary versions alone: skipped while those are unchanged */
+  bool fixed;   /* depends on constants and dictionary versions alone: skipped while those are unchanged */
+  bool skipped; /* the program does not want it to be checked (guard_filter.c) */
   wk__reg dest, a;
   int64_t b;
   bool borrowed;    /* the object is a model that is watched, not owned */
