@@ -105,11 +105,12 @@ static PyObject *python_code_of(PyObject *callable) {  // -> borrowed, NULL when
 }
 
 static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
-  static char *names[] = {"function", "backend", "fullgraph", "dynamic", "limit", "mode", "counts", "keeps_tape", NULL};
-  PyObject *function, *backend = Py_None;
+  static char *names[] = {"function", "backend", "fullgraph",  "dynamic",      "limit",
+                          "mode",     "counts",  "keeps_tape", "guard_filter", NULL};
+  PyObject *function, *backend = Py_None, *filter = Py_None;
   int fullgraph = 0, dynamic = -1, limit = 8, mode = WK__COMPILE_LATER, counts = 0, keeps_tape = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Opiiiip", names, &function, &backend, &fullgraph, &dynamic,
-                                   &limit, &mode, &counts, &keeps_tape))
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OpiiiipO", names, &function, &backend, &fullgraph, &dynamic,
+                                   &limit, &mode, &counts, &keeps_tape, &filter))
     return NULL;
   if (mode < WK__COMPILE_NOTHING || mode > WK__COMPILE_TUNED_WITH_OTHER_SUMS)
     return PyErr_Format(PyExc_ValueError, "Compiled: mode is 0, 1, 2 or 3, not %d", mode);
@@ -124,6 +125,7 @@ static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keyw
   self->vectorcall = compiled_call;
   self->binding = binding;
   self->options = (wk__compile_options){.backend = backend == Py_None ? NULL : Py_NewRef(backend),
+                                        .guard_filter = filter == Py_None ? NULL : Py_NewRef(filter),
                                         .fullgraph = fullgraph,
                                         .counts = counts,
                                         .keeps_tape = keeps_tape,
@@ -152,6 +154,7 @@ static int compiled_traverse(PyObject *o, visitproc visit, void *arg) {
   Py_VISIT(self->function);
   Py_VISIT(self->dict);
   Py_VISIT(self->options.backend);
+  Py_VISIT(self->options.guard_filter);
   Py_VISIT(self->recompiles);
   for (wk__segment *g = self->segments; g; g = g->next) {
     if (atomic_load(&g->references) > 1) continue; /* somebody replays it */
@@ -177,6 +180,7 @@ static int compiled_clear(PyObject *o) {
   Py_CLEAR(self->function);
   Py_CLEAR(self->dict);
   Py_CLEAR(self->options.backend);
+  Py_CLEAR(self->options.guard_filter);
   return 0;
 }
 static void compiled_dealloc(PyObject *o) {
@@ -265,6 +269,16 @@ static PyType_Spec spec = {.name = "wick._C.Compiled",
                            .basicsize = sizeof(wk__compiled),
                            .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
                            .slots = slots};
+
+/* While something is captured these two are done by capture/recomputed.c. */
+static PyObject *trial_begin(PyObject *module, PyObject *parts) {  // -> new
+  (void)module, (void)parts;
+  Py_RETURN_NONE;
+}
+static PyObject *trial_end(PyObject *module, PyObject *result) {  // -> new
+  (void)module;
+  return Py_NewRef(result);
+}
 
 static PyObject *is_compiling(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
@@ -430,6 +444,10 @@ static PyMethodDef functions[] = {
     {"_set_log", set_log, METH_VARARGS, "_set_log(channel, on): whether there is such a channel of WICK_LOGS."},
     {"_is_tracing", is_tracing, METH_NOARGS, "Whether calls are recorded, and tensors have no values."},
     {"_is_compiling", is_compiling, METH_NOARGS, "Whether the caller is being captured."},
+    {"_trial_begin", trial_begin, METH_O,
+     "_trial_begin(parts): what follows, which uses the parts, does nothing but compute, or is undone by _trial_end(). "
+     "None: that cannot be had; False: it is a part of another trial."},
+    {"_trial_end", trial_end, METH_O, "_trial_end(result): the result, or None where it was undone."},
     {0}};
 
 int wk__add_dynamo(PyObject *module, wk__binding *binding) {

@@ -75,6 +75,8 @@ enum { WK__COUNTS_ROWS = 1, WK__COUNTS_ITEMS = 2 }; /* rows of results, and inte
 
 typedef struct wk__compile_options {
   PyObject *backend; /* owned; a callable (graph_module, example_inputs) -> callable; NULL: as `mode` says */
+  PyObject
+      *guard_filter; /* owned; [(name, value, type, derived types, module)] -> a bool each; NULL: all are checked */
   wk__compile_mode mode;
   bool fullgraph;  /* a break is an error */
   int counts;      /* WK__COUNTS_: what values decide that does not break the graph, as with fullgraph */

@@ -45,6 +45,7 @@ typedef struct guard_run {
   wk__session *session;
   wk__activation **frames; /* by depth */
   PyObject **values;       /* owned where the register is not fixed */
+  wk__map *let_go;         /* what the region lets go of, see wk__holders */
 } guard_run;
 
 static bool tensor_is(const wk__binding *b, PyObject *o, const wk__tensor_spec *spec) {
@@ -195,22 +196,16 @@ static bool unbound(const guard_run *g, const wk__read *check) {
 }
 
 /* How often the registers have it. */
-static Py_ssize_t guards_references(const guard_run *g, PyObject *o) {
+static Py_ssize_t guards_references(const void *context, PyObject *o) {
+  const guard_run *g = context;
   Py_ssize_t count = 0;
   for (int64_t i = 0; i < g->segment->recording->register_count; i++) count += g->values[i] == o;
   return count;
 }
 
-/* And how often something else may be let go of before it that has it, too. */
-static Py_ssize_t let_go_elsewhere(const void *context, PyObject *o) {
-  const guard_run *g = context;
-  int drops = g->segment->recording->drops;
-  return guards_references(g, o) + (drops > 1 ? drops - 1 : 0);
-}
-
 /* What such a check says is let go of; NULL: nothing, or more than one thing. */
 static PyObject *item_let_go(PyObject *a, const wk__read *check) {  // -> borrowed
-  if (!check->object) return PyList_Check(a) && check->b >= 0 ? wk__from_sequence(a, check->b) : NULL;
+  if (!check->object) return !PyTuple_Check(a) && check->b >= 0 ? wk__from_sequence(a, check->b) : NULL;
   if (PyDict_Check(a)) return wk__from_dict(a, check->object);
   PyObject *o = PyObject_GenericGetAttr(a, check->object);
   if (!o) PyErr_Clear();
@@ -239,7 +234,7 @@ static bool stays(const guard_run *g, PyObject *a) {
 }
 
 static bool is_mute(const guard_run *g, PyObject *a, const wk__read *check) {
-  const wk__holders others = {let_go_elsewhere, g, g->segment->recording->asks_referents};
+  const wk__holders others = {guards_references, g, g->segment->recording->asks_referents, g->let_go};
   if (!check->object && check->b == WK__MUTE_ITSELF) return !wk__end_is_aloud(a, &others);
   if (!check->object && check->b == WK__MUTE_CONTENT) return !wk__emptying_is_aloud(a, &others);
   if (!check->object && check->b == WK__MUTE_STAYS) return stays(g, a);
@@ -525,8 +520,10 @@ static void note_failure(wk__session *s, wk__segment *g, const wk__read *failing
 /* Whether the guards of a retained segment hold, which it gives up if they do not. */
 static bool holds(wk__session *s, wk__segment *g, wk__activation **frames, PyObject ***out_values) {
   PyObject **values = make_values(g);
-  guard_run run = {.segment = g, .session = s, .frames = frames, .values = values};
+  wk__map let_go = {0};
+  guard_run run = {.segment = g, .session = s, .frames = frames, .values = values, .let_go = &let_go};
   const wk__read *failing = values ? failing_guard(&run) : &wk__guard_of_memory;
+  wk__map_release(&let_go);
   if (!failing && !wk__segment_hold_models(g, values)) failing = &wk__guard_of_memory;
   if (!failing) {
     *out_values = values;

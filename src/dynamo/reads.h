@@ -30,14 +30,15 @@ static inline PyObject *wk__instance_dict_now(PyObject *o) {  // -> borrowed, NU
 static inline PyObject *wk__from_sequence(PyObject *o, int64_t i) {  // -> borrowed
   if (PyTuple_Check(o)) return i < PyTuple_GET_SIZE(o) ? PyTuple_GET_ITEM(o, i) : NULL;
   if (PyList_Check(o)) return i < PyList_GET_SIZE(o) ? PyList_GET_ITEM(o, i) : NULL;
-  return NULL;
+  return wk__is_deque(o) ? wk__from_deque(o, i) : NULL;
 }
 
 static inline Py_ssize_t wk__length_of(PyObject *o) {
   if (PyTuple_Check(o)) return PyTuple_GET_SIZE(o);
   if (PyList_Check(o)) return PyList_GET_SIZE(o);
   if (PyDict_Check(o)) return PyDict_GET_SIZE(o);
-  return PyAnySet_Check(o) ? PySet_GET_SIZE(o) : -1;
+  if (PyAnySet_Check(o)) return PySet_GET_SIZE(o);
+  return wk__is_deque(o) ? Py_SIZE(o) : -1;
 }
 
 /* iterators.c: what it gives as this number from now on, and whether it ends there or before; neither takes. */

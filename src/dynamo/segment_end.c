@@ -373,6 +373,7 @@ static int split_reads(wk__segment *g) {
   g->versions = wk__alloc_zeroed((size_t)(r->versioned_count + 1) * sizeof *g->versions);
   if (!g->reads || !g->fixed || !g->versions) return -1;
   for (int64_t i = 0; i < r->read_count; i++) {
+    if (r->reads[i].skipped) continue;
     if (r->reads[i].fixed)
       g->fixed[g->fixed_count++] = r->reads[i];
     else
@@ -611,7 +612,8 @@ static void take_graph(ending *e, wk__graph *graph) {
     return;
   }
   if (graph && finish_graph(e->session, e->segment, graph, e->nodes, e->output_count, &e->tape) != WK_OK) not_kept(e);
-  if (!e->kept || call_backend(e->session, e->segment) == 0) return;
+  bool well = !e->kept || (call_backend(e->session, e->segment) == 0 && wk__filter_guards(e->session, e->segment) == 0);
+  if (well) return;
   e->result = -1;
   e->kept = false;
 }

@@ -223,6 +223,9 @@ typedef struct wk__held {
   wk__reg reg, owner; /* owner: the model that has this dictionary; -1 */
 } wk__held;
 
+/* Which checks the program does not want: 0, or -1 with an exception. (guard_filter.c) */
+int wk__filter_guards(wk__session *session, wk__segment *segment);
+
 struct wk__segment {
   _Atomic int references;
   int64_t number;      /* no other one of the process has it */

@@ -77,8 +77,9 @@ typedef struct wk__source_line {
 } wk__source_line;
 
 enum {
-  WK__GRAPH_TAPED = 1, /* its derivative is on a tape that outlives the graph: the executor runs it under autograd */
-  WK__GRAPH_WAITS = 2, /* it is fused with what uses it, not with what uses the same (compile/casts.c) */
+  WK__GRAPH_TAPED = 1,  /* its derivative is on a tape that outlives the graph: the executor runs it under autograd */
+  WK__GRAPH_WAITS = 2,  /* it is fused with what uses it, not with what uses the same (compile/casts.c) */
+  WK__GRAPH_UNDONE = 4, /* it was only tried: its random numbers are not drawn where they are not used */
 };
 
 struct wk__graph_node {

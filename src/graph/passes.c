@@ -13,7 +13,8 @@ static void report(bool *out_changed, bool changed) {
 
 static bool must_stay(const wk__graph_node *node) {
   if (node->kind != WK__GRAPH_CALL) return node->kind == WK__GRAPH_INPUT;
-  return node->op->tags & WK__TAG_RANDOM || wk__graph_counts(node->op); /* sizes may be told by it */
+  bool draws = node->op->tags & WK__TAG_RANDOM && !(node->flags & WK__GRAPH_UNDONE);
+  return draws || wk__graph_counts(node->op); /* sizes may be told by it */
 }
 
 /* From the end: a node's users are gone before it is looked at. */

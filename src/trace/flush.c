@@ -131,6 +131,8 @@ static void drop_empty_storages(wk__tracer *t) {
 
 static wk_status compute_values(wk__tracer *t) {
   WK_TRY(add_outputs(t));
+  if (t->undone) WK_TRY(wk__graph_remove_dead(t->graph, NULL));
+  t->undone = false;
   int64_t count = t->graph->output_count;
   /* random operators advance the generator, whether or not their values are used */
   if (!count && !t->graph->mutation_count && !wk__graph_has_effects(t->graph)) return WK_OK;

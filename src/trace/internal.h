@@ -66,6 +66,8 @@ struct wk__tracer {
   const wk_tensor *becoming; /* see wk__tracer_let_become; NULL */
   uint8_t tries;             /* see wk__tracer_try_begin; */
   bool in_vain;              /* one has failed */
+  bool tries_draws;          /* what is tried may draw random numbers, */
+  bool undone;               /* and has drawn some that are not to be */
   wk__map used;              /* node -> tensor, */
   wk_tensor **used_tensors;  /* (used_count) owned */
   int64_t used_count, used_capacity;

@@ -415,6 +415,16 @@ bool wk__tracer_try_end(wk__tracer *t) {
 }
 int wk__tracer_tries(const wk__tracer *t) { return t->tries; }
 
+void wk__tracer_try_draws(wk__tracer *t, bool draws) { t->tries_draws = draws; }
+
+void wk__tracer_undo_draws(wk__tracer *t, const wk__graph_node *before) {
+  for (wk__graph_node *n = t->graph->last; n && n != before; n = n->previous) {
+    if (n->kind != WK__GRAPH_CALL || !(n->op->tags & WK__TAG_RANDOM)) continue;
+    n->flags |= WK__GRAPH_UNDONE;
+    t->undone = true;
+  }
+}
+
 wk_status wk__trace_try_failed(wk__tracer *t, const char *why) {
   char text[256];
   snprintf(text, sizeof text, "%s", why);
@@ -730,7 +740,8 @@ static wk_status trace_mutating(wk__tracer *t, const wk_op *op, const wk_value *
 
 static wk_status record(wk__tracer *t, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                         wk_value *results) {
-  if (WK_UNLIKELY(t->tries) && op->tags & WK__TAG_RANDOM) return wk__trace_try_failed(t, "random numbers");
+  bool draws = op->tags & WK__TAG_RANDOM;
+  if (WK_UNLIKELY(t->tries) && draws && !t->tries_draws) return wk__trace_try_failed(t, "random numbers");
   bool parts = op->compose && (op->tags & WK__TAG_VIEW || wk__is_function(op)); /* views, or aliases */
   if (parts) return wk__compute(op, args, NULL, results);
   if (op->view && destinations) return wk_fail(WK_UNSUPPORTED, "%s in place changes a tensor's geometry", op->name);

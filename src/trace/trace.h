@@ -121,6 +121,10 @@ bool wk__tracer_written_under(const wk__tracer *tracer, const wk_tensor *tensor)
 WK_MUST_USE wk_status wk__tracer_try_begin(wk__tracer *tracer);
 bool wk__tracer_try_end(wk__tracer *tracer);    /* false: something has failed, or the trace was ended otherwise */
 int wk__tracer_tries(const wk__tracer *tracer); /* how many are open */
+/* Whether random operators are recorded in the open ones all the same; those behind the node `before` (NULL: all) draw
+ * nothing where they are not used. */
+void wk__tracer_try_draws(wk__tracer *tracer, bool draws);
+void wk__tracer_undo_draws(wk__tracer *tracer, const wk__graph_node *before);
 /* The tensor whose node this is, among those that calls in the open ones have used; NULL: none has. Borrowed. */
 wk_tensor *wk__tracer_used(const wk__tracer *tracer, const wk__graph_node *node);
 /* As wk__tracer_node, and the tensor counts as used. */

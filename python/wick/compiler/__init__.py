@@ -38,7 +38,7 @@ _backends = {"wick": _FUSED, "inductor": _FUSED, "aot_eager": _NODE_BY_NODE, "ea
 _OPTIONS = {"wait": bool, "max_autotune": bool, "max_autotune_gemm_backends": str}
 # Options of PyTorch's compiler that programs set and that have nothing to say here.
 _IGNORED_OPTIONS = {
-    "coordinate_descent_tuning", "cpp_wrapper", "epilogue_fusion", "fallback_random", "guard_filter_fn", "shape_padding",
+    "coordinate_descent_tuning", "cpp_wrapper", "epilogue_fusion", "fallback_random", "shape_padding",
     "trace.enabled", "trace.graph_diagram", "triton.cudagraphs",
 }  # fmt: skip
 
@@ -131,8 +131,14 @@ class _Backend:
 
 
 def _settings(backend, mode, options, fullgraph, dynamic):
+    options = dict(options or {})
+    filter = options.pop("guard_filter_fn", None)
     made_by = _backend_of(backend, options)
     settings = {"backend": _Backend(made_by)} if callable(made_by) else _own_settings(made_by, mode, options)
+    if filter is not None:
+        from .._dynamo.guard_filters import asking
+
+        settings["guard_filter"] = asking(filter)
     return {**settings, "fullgraph": fullgraph, "dynamic": _sizes(dynamic), "counts": _counts()}
 
 
@@ -249,6 +255,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend=None, mode=Non
     process. options: {"wait": True}: the first call waits for native code; {"max_autotune": True}: as the mode, whose
     convolutions may be Winograd's, and these and matrix products oneDNN's where it is installed, if that is faster; they
     then differ in the last bits; {"max_autotune_gemm_backends": "CPP"} beside it: only ways with eager mode's bits.
+    {"guard_filter_fn": f}: of a capture's guards those are not checked for which f(entries) gives False.
     disable: gives the model as it is.
 
         @compile
@@ -461,7 +468,7 @@ def substitute_in_graph(original_fn, *, can_constant_fold_through=False, skip_si
     return register
 
 
-# ---- which guards to keep, for options={"guard_filter_fn": ...}: all are checked here, whatever these say ----
+# ---- which guards to keep, for options={"guard_filter_fn": ...} ----
 
 
 def keep_portable_guards_unsafe(guard_entries):

@@ -261,6 +261,25 @@ def _is_selective(context_fn):
     return getattr(context_fn, "func", context_fn) is create_selective_checkpoint_contexts
 
 
+def _only_computes(function, args, kwargs):
+    """[what it gives], where what is kept for the backward pass is the compiler's to choose; None of a function that does
+    more, which has to be done twice: nothing has happened then."""
+    begun = _C._trial_begin((function, args, kwargs))
+    if begun is None:
+        return None
+    if not begun:
+        return [function(*args, **kwargs)]
+    result = None
+    try:
+        result = [function(*args, **kwargs)]
+    except Exception:
+        pass  # it comes again
+    except BaseException:
+        _C._trial_end(None)
+        raise
+    return _C._trial_end(result)
+
+
 def _without_reentry(function, args, kwargs, preserve_rng_state, context_fn, determinism_check, early_stop):
     """The form on saved-tensor hooks."""
     if determinism_check not in ("default", "none"):
@@ -272,7 +291,9 @@ def _without_reentry(function, args, kwargs, preserve_rng_state, context_fn, det
         with first:
             return function(*args, **kwargs)
     if _C._is_compiling() and (context_fn is None or _is_selective(context_fn)):
-        return function(*args, **kwargs)  # what is kept for backward is the compiler's to choose
+        computed = _only_computes(function, args, kwargs)
+        if computed:
+            return computed[0]
     state = _C.get_rng_state() if preserve_rng_state else None
 
     def run():

@@ -568,8 +568,11 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
       wk__is_own_proxy(r, owner) || wk__is_own_node(r, owner) ||
       (wk__compiled_function(b, owner) && wk__is_that_one(r, owner)))
     return PyObject_GetAttr(owner, name);
-  bool dict = Py_TYPE(owner) == &PyODict_Type || wk__is_default_dict(Py_TYPE(owner));
-  if (dict && wk__is_foreign(r, owner)) return attribute_as_usual(f, r, owner, name, PyObject_GetAttr);
+  bool container = Py_TYPE(owner) == &PyODict_Type || wk__is_default_dict(Py_TYPE(owner)) || wk__is_deque(owner);
+  bool most = wk__is_deque(owner) && PyUnicode_CompareWithASCIIString(name, "maxlen") == 0;
+  if (most && wk__is_foreign(r, owner))
+    return wk__know_part(f, r, owner, "maxlen") ? PyObject_GetAttr(owner, name) : NULL;
+  if (container && wk__is_foreign(r, owner)) return attribute_as_usual(f, r, owner, name, PyObject_GetAttr);
   if (wk__is_own_object(r, owner) || wk__is_lock(r, owner)) return PyObject_GetAttr(owner, name);
   bool value = is_named_tuple_of_c(owner) || wk__known_class(Py_TYPE(owner)) == WK__CLASS_VALUE;
   if (value) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;

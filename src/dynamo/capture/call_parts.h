@@ -4,6 +4,7 @@
 
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
+#include "dynamo/cpython/objects.h"
 
 /* ---- calls.c: C code that only looks at its arguments; the same, where a size that was marked stays one; that only
  * hands references on ---- */
@@ -23,7 +24,12 @@ PyObject *wk__effect_of_values(wk__frame *f, wk__recording *r, PyObject *callabl
 PyObject *wk__change_container(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self,
                                PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names,
                                bool self_is_first);  // -> new
-static inline bool wk__is_container(PyObject *o) { return PyList_Check(o) || PyDict_Check(o) || PySet_Check(o); }
+/* ---- recomputed.c: _trial_begin() and _trial_end() ---- */
+PyObject *wk__trial_begin(wk__frame *f, PyObject *parts);  // -> new
+PyObject *wk__trial_end(wk__frame *f, PyObject *result);   // -> new
+static inline bool wk__is_container(PyObject *o) {
+  return PyList_Check(o) || PyDict_Check(o) || PySet_Check(o) || wk__is_deque(o);
+}
 /* Sizes that stay symbols; NULL, with nothing set, for everything else. */
 PyObject *wk__symbolic_size(wk__frame *f, PyObject *self, const char *name, PyObject *const *args,
                             Py_ssize_t count);  // -> new

@@ -277,6 +277,8 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
                                  Py_ssize_t count, PyObject *names) {
   bool text_second = count >= 2 && !names && PyUnicode_Check(args[1]);
   if (strcmp(name, "len") == 0) {
+    bool counted = count == 1 && !names && wk__is_deque(args[0]) && wk__note_length(f->session->recording, args[0]);
+    if (counted) return PyLong_FromSsize_t(Py_SIZE(args[0]));
     bool counts = count == 1 && !names && wk__is_container(args[0]);
     return (counts ? wk__call_passing : wk__call_at_values)(f, callable, args, count, names);
   }
@@ -327,7 +329,7 @@ static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyO
  * is no body: the program calls the functions with all scores. */
 static PyObject *score_begin(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                              PyObject *names) {
-  if (f->session->recording->tries) return wk__refuse(f, "scores inside of what is only tried");
+  if (wk__is_thrown_away(f->session->recording)) return wk__refuse(f, "scores inside of what is only tried");
   PyObject *values = wk__call_looking(f, callable, args, count, names);
   if (values && values != Py_None) f->session->recording->tries = true;
   return values;
@@ -336,7 +338,7 @@ static PyObject *score_begin(wk__frame *f, PyObject *callable, PyObject *const *
 static PyObject *score_end(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
   wk__recording *r = f->session->recording;
   bool in_vain = r->tries_in_vain;
-  r->tries = r->tries_in_vain = r->tries_modes = false;
+  if (!r->kept_trial) r->tries = r->tries_in_vain = r->tries_modes = false;
   PyObject *body = wk__plain_call(f, callable, args, count, names);
   if (!in_vain || !body) return body;
   Py_DECREF(body);
@@ -349,7 +351,8 @@ static PyObject *score_end(wk__frame *f, PyObject *callable, PyObject *const *ar
 static PyObject *control_begin(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                                PyObject *names) {
   wk__recording *r = f->session->recording;
-  if (r->tries && !wk__control_records()) return wk__refuse(f, "control flow inside of what is only tried");
+  if (wk__is_thrown_away(r) && !wk__control_records())
+    return wk__refuse(f, "control flow inside of what is only tried");
   PyObject *begun = wk__call_looking(f, callable, args, count, names);
   if (wk__control_records()) r->tries = true;
   return begun;
@@ -361,7 +364,7 @@ static PyObject *control_end(wk__frame *f, PyObject *callable, PyObject *const *
   PyObject *given[5]; /* the last is what the function gave */
   for (Py_ssize_t i = 0; i < count && i < 5; i++) given[i] = r->tries_in_vain && i == count - 1 ? Py_None : args[i];
   PyObject *results = wk__plain_call(f, callable, given, count, names);
-  r->tries = wk__control_records();
+  r->tries = wk__control_records() || r->kept_trial;
   if (!r->tries) r->tries_in_vain = r->tries_modes = false;
   return results;
 }
@@ -396,6 +399,8 @@ static PyObject *core_function(wk__frame *f, const char *name, PyObject *callabl
   if (strcmp(name, "_control_next") == 0) return wk__plain_call(f, callable, args, count, names);
   if (strcmp(name, "_branch_end") == 0 || strcmp(name, "_loop_end") == 0 || strcmp(name, "_scan_end") == 0)
     return control_end(f, callable, args, count, names);
+  if (strcmp(name, "_trial_begin") == 0 && count == 1) return wk__trial_begin(f, args[0]);
+  if (strcmp(name, "_trial_end") == 0 && count == 1) return wk__trial_end(f, args[0]);
   if (strcmp(name, "_queue_callback") == 0 && !names) return queue_callback(f, callable, args, count);
   wk__knowledge what = wk__known_function("wick", name)->what;
   bool looks = what == WK__KNOWN_LOOKS || (what == WK__KNOWN_AUTOCAST && !names_other_device(name, args, count));

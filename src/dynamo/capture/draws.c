@@ -41,6 +41,7 @@ PyObject *wk__draw_call(wk__frame *f, wk__recording *r, PyObject *random, const 
   if (bits < 0 && !seeds) return wk__refuse(f, "random numbers of another kind");
   if (r->tries) return wk__refuse(f, "random numbers in what is only tried");
   if (r->seeded) return wk__refuse(f, "random numbers behind random.seed()");
+  if (r->tries) return wk__refuse(f, "random numbers of what is only tried");
   if (!wk__is_foreign(r, random) || (r->drawn_from && r->drawn_from != random))
     return wk__refuse(f, "random numbers of another generator than those before");
   PyTypeObject *type = Py_TYPE(random);

@@ -9,7 +9,7 @@
 
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/record_parts.h"
-#include "dynamo/cpython/objects.h"
+#include "dynamo/reads.h"
 
 /* ================================================= what runs code ================================================ */
 
@@ -58,29 +58,62 @@ typedef struct death {
   bool notes;               /* that what is known runs no code is guarded */
   bool watched;             /* what has weak references counts, too: whether they are dead is asked for */
   bool known;
+  wk__map *let_go,
+      own; /* object that several hold -> how many of them let go of it, and known: see is_last; own: freed */
   int depth, objects;
   bool aloud;
 } death;
 
 static void check_mute(wk__recording *r, wk__reg reg, int64_t what, PyObject *key) {
-  int64_t before = r->read_count;
   wk__check_once(r, WK__CHECK_MUTE, reg, what, key);
-  r->drops += what > WK__MUTE_ITSELF && r->read_count > before;
+}
+
+static const uintptr_t HAS_ENDED = UINTPTR_MAX;
+
+static uintptr_t note_let_go(death *d, PyObject *o, uintptr_t what) {
+  if (wk__map_set(d->let_go, (uintptr_t)o, (void *)what) != WK_OK) d->aloud = true;
+  return what;
+}
+
+/* It has been looked at: what is in a cycle may be reached again. */
+static bool has_ended(death *d, PyObject *o) {
+  if (Py_REFCNT(o) <= 1 || !PyObject_IS_GC(o)) return false;
+  bool ended = (uintptr_t)wk__map_get(d->let_go, (uintptr_t)o) == HAS_ENDED;
+  if (!ended) note_let_go(d, o, HAS_ENDED);
+  return ended;
+}
+
+/* `count` hold it, and one of them lets go of it now: whether that was the last one. */
+static bool is_last(death *d, PyObject *o, Py_ssize_t count) {
+  if (!PyObject_IS_GC(o) && !PyType_SUPPORTS_WEAKREFS(Py_TYPE(o)) && !runs_code(o)) return false;
+  uintptr_t before = (uintptr_t)wk__map_get(d->let_go, (uintptr_t)o);
+  if (before == HAS_ENDED) return false;
+  uintptr_t now = note_let_go(d, o, (before + 2) | d->known);
+  d->known |= now & 1;
+  return (Py_ssize_t)(now >> 1) >= count;
 }
 
 static int look_at_held(PyObject *o, void *context);
+
+/* What is more than these is not looked through, and may have anything in it. */
+static bool goes_on(death *d, PyObject *o) {
+  enum { DEEPEST = 200, MOST_OBJECTS = 1 << 16 };
+  if (d->aloud || !PyObject_IS_GC(o) || !Py_TYPE(o)->tp_traverse) return false;
+  d->aloud = ++d->objects > MOST_OBJECTS || d->depth >= DEEPEST;
+  return !d->aloud;
+}
+
 static int look_at_death(PyObject *o, void *context) {
-  enum { DEEPEST = 6, MOST_OBJECTS = 1000 };
   death *d = context;
+  if (has_ended(d, o)) return d->aloud;
   bool known_before = d->known;
   wk__reg reg = d->recording && !PyType_Check(o) ? wk__reg_find(d->recording, o) : -1;
   d->known |= reg >= 0;
-  d->aloud = d->known && (runs_code(o) || (d->watched && wk__has_weak_references(o)));
+  d->aloud |= d->known && (runs_code(o) || (d->watched && wk__has_weak_references(o)));
   if (d->recording && wk__has_weak_references(o)) d->recording->ended_watched = true;
   if (reg >= 0 && d->notes && !d->aloud && wk__is_foreign(d->recording, o) && !d->recording->registers[reg].fixed)
     check_mute(d->recording, reg, WK__MUTE_ITSELF, NULL);
-  bool deeper = !d->aloud && ++d->objects <= MOST_OBJECTS && d->depth < DEEPEST;
-  if (deeper && PyObject_IS_GC(o) && Py_TYPE(o)->tp_traverse) {
+  if (goes_on(d, o)) {
     d->depth++;
     Py_TYPE(o)->tp_traverse(o, look_at_held, d);
     d->depth--;
@@ -89,10 +122,24 @@ static int look_at_death(PyObject *o, void *context) {
   return d->aloud;
 }
 static int look_at_held(PyObject *o, void *context) {
-  const death *d = context;
+  death *d = context;
+  bool known_before = d->known;
   Py_ssize_t count = Py_REFCNT(o);
   if (count > 1 && count <= MOST_REFERENCES && d->others) count -= d->others->count(d->others->context, o);
-  return count <= 1 && look_at_death(o, context);
+  bool ends = count <= 1 || (count <= MOST_REFERENCES && is_last(d, o, count));
+  if (ends) look_at_death(o, context);
+  d->known = known_before;
+  return d->aloud;
+}
+static void look_at_all_held(PyObject *container, death *d) {
+  if (PyObject_IS_GC(container) && Py_TYPE(container)->tp_traverse)
+    Py_TYPE(container)->tp_traverse(container, look_at_held, d);
+}
+
+static void begin(death *d) { d->let_go = d->others && d->others->let_go ? d->others->let_go : &d->own; }
+static bool is_aloud(death *d) {
+  wk__map_release(&d->own);
+  return d->aloud;
 }
 
 static death death_seen_by(const wk__holders *others) {
@@ -101,17 +148,21 @@ static death death_seen_by(const wk__holders *others) {
 
 bool wk__end_is_aloud(PyObject *o, const wk__holders *others) {
   death d = death_seen_by(others);
-  return look_at_death(o, &d);
+  begin(&d);
+  look_at_death(o, &d);
+  return is_aloud(&d);
 }
 bool wk__let_go_is_aloud(PyObject *o, const wk__holders *others) {
   death d = death_seen_by(others);
-  return look_at_held(o, &d);
+  begin(&d);
+  look_at_held(o, &d);
+  return is_aloud(&d);
 }
 bool wk__emptying_is_aloud(PyObject *container, const wk__holders *others) {
   death d = death_seen_by(others);
-  if (PyObject_IS_GC(container) && Py_TYPE(container)->tp_traverse)
-    Py_TYPE(container)->tp_traverse(container, look_at_held, &d);
-  return d.aloud;
+  begin(&d);
+  look_at_all_held(container, &d);
+  return is_aloud(&d);
 }
 
 /* ============================================== variables of frames ============================================== */
@@ -156,7 +207,9 @@ static bool dies_aloud(const wk__session *s, const wk__activation *a, PyObject *
   Py_ssize_t frames = recorder ? wk__frames_references(s, o) : references_of_frame(a, o);
   const wk__holders others = {.count = recorders_references, .context = s};
   death d = {.others = &others, .recording = s->recording, .notes = true, .known = recorder > 0};
-  return Py_REFCNT(o) <= recorder + frames && look_at_death(o, &d);
+  begin(&d);
+  if (Py_REFCNT(o) <= recorder + frames) look_at_death(o, &d);
+  return is_aloud(&d);
 }
 
 /* An instruction has taken it from the stack, where it was when the segment began, and the recorder alone is left to
@@ -209,14 +262,15 @@ bool wk__note_stays(const wk__frame *f, wk__recording *r, PyObject *o) {
 /* The container lets go of one reference (`item`), or of all that it holds. One that the region has made holds what is
  * known, or what is the region's own. */
 static bool is_let_go_aloud(const wk__frame *f, wk__recording *r, PyObject *container, PyObject *item) {
-  const wk__holders others = {.count = recorders_references, .context = f->session};
+  const wk__holders others = {.count = recorders_references, .context = f->session, .let_go = r->let_go};
   bool own = !wk__is_foreign(r, container);
   death d = {.others = &others, .recording = r, .notes = own, .known = !own};
+  begin(&d);
   if (item)
     look_at_held(item, &d);
-  else if (PyObject_IS_GC(container) && Py_TYPE(container)->tp_traverse)
-    Py_TYPE(container)->tp_traverse(container, look_at_held, &d);
-  return d.aloud;
+  else
+    look_at_all_held(container, &d);
+  return is_aloud(&d);
 }
 
 static int item_runs_code(PyObject *o, void *unused) {
@@ -268,10 +322,10 @@ static int note_key_replaced(wk__frame *f, wk__recording *r, PyObject *dict, PyO
   return 0;
 }
 
-static int note_place_replaced(wk__frame *f, wk__recording *r, PyObject *list, Py_ssize_t place) {
-  Py_ssize_t count = PyList_GET_SIZE(list), at = place < 0 ? place + count : place;
-  if (at < 0 || at >= count) return 0; /* an error */
-  if (is_let_go_aloud(f, r, list, PyList_GET_ITEM(list, at))) return refuse_end(f);
+/* at: behind the last one: nothing is let go of now, and may be in another call. */
+static int note_place_replaced(wk__frame *f, wk__recording *r, PyObject *list, Py_ssize_t at) {
+  PyObject *item = at < Py_SIZE(list) ? wk__from_sequence(list, at) : NULL;
+  if (item && is_let_go_aloud(f, r, list, item)) return refuse_end(f);
   wk__reg reg = wk__is_foreign(r, list) ? wk__reg_find(r, list) : -1;
   bool as_found = reg >= 0 && !r->registers[reg].written;
   if (reg >= 0) check_mute(r, reg, as_found ? at : WK__MUTE_CONTENT, NULL);
@@ -283,8 +337,22 @@ int wk__note_replaced(wk__frame *f, wk__recording *r, PyObject *owner, PyObject 
     return note_key_replaced(f, r, owner, key);
   Py_ssize_t place = PyList_Check(owner) && PyLong_CheckExact(key) ? PyLong_AsSsize_t(key) : -1;
   if (place == -1 && PyErr_Occurred()) PyErr_Clear();
-  if (PyList_Check(owner) && PyLong_CheckExact(key)) return note_place_replaced(f, r, owner, place);
-  return wk__note_emptied(f, r, owner);
+  if (!PyList_Check(owner) || !PyLong_CheckExact(key)) return wk__note_emptied(f, r, owner);
+  Py_ssize_t count = PyList_GET_SIZE(owner), at = place < 0 ? place + count : place;
+  return at < 0 || at >= count ? 0 : note_place_replaced(f, r, owner, at); /* 0: it is an error */
+}
+
+/* One that is full lets go of what is at its other end. */
+int wk__note_pushed_out(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *deque) {
+  bool right = strcmp(known->name, "append") == 0, left = strcmp(known->name, "appendleft") == 0;
+  bool many = strncmp(known->name, "extend", 6) == 0 || strcmp(known->name, "__iadd__") == 0;
+  if (!left && !right && !many) return 0;
+  PyObject *most = PyObject_GetAttrString(deque, "maxlen");
+  Py_ssize_t count = most && most != Py_None ? PyLong_AsSsize_t(most) : 0;
+  Py_XDECREF(most);
+  if (wk__is_foreign(r, deque) && !wk__know_part(f, r, deque, "maxlen")) return -1;
+  if (!count) return 0;
+  return many ? wk__note_emptied(f, r, deque) : note_place_replaced(f, r, deque, left ? count - 1 : 0);
 }
 
 /* One that stands in a slot of the class (`__slots__`). */
@@ -313,8 +381,8 @@ static int note_keys_replaced(wk__frame *f, wk__recording *r, PyObject *dict, Py
   return 0;
 }
 
-int wk__note_losses(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self, PyObject *const *args,
-                    Py_ssize_t count, PyObject *names) {
+static int note_losses(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self,
+                       PyObject *const *args, Py_ssize_t count, PyObject *names) {
   if (known->how & WK__CALL_DROPS_ITEM && !names) {
     PyObject *last = PyList_Check(self) && !count ? PyLong_FromLong(-1) : NULL;
     PyObject *key = count ? args[0] : last;
@@ -328,4 +396,14 @@ int wk__note_losses(wk__frame *f, wk__recording *r, const wk__known_call *known,
   for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++)
     if (wk__note_replaced(f, r, self, PyTuple_GET_ITEM(names, i)) < 0) return -1;
   return 0;
+}
+
+int wk__note_losses(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self, PyObject *const *args,
+                    Py_ssize_t count, PyObject *names) {
+  wk__map let_go = {0};
+  r->let_go = &let_go;
+  int status = note_losses(f, r, known, self, args, count, names);
+  r->let_go = NULL;
+  wk__map_release(&let_go);
+  return status;
 }

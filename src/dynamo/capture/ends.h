@@ -9,7 +9,8 @@
 typedef struct wk__holders {
   Py_ssize_t (*count)(const void *context, PyObject *object);
   const void *context;
-  bool watches; /* and that weak references to it die counts as code that its end runs */
+  bool watches;    /* and that weak references to it die counts as code that its end runs */
+  wk__map *let_go; /* what is asked about here is let go of together: what was asked about so far; NULL: nothing */
 } wk__holders;
 
 bool wk__has_weak_references(PyObject *object);
@@ -34,6 +35,7 @@ bool wk__note_stays(const wk__frame *f, wk__recording *r, PyObject *object);
 int wk__note_replaced(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *key);
 int wk__note_attribute_replaced(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name);
 int wk__note_emptied(wk__frame *f, wk__recording *r, PyObject *container);
+int wk__note_pushed_out(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *deque);
 int wk__note_losses(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self, PyObject *const *args,
                     Py_ssize_t count, PyObject *names);
 

@@ -149,7 +149,12 @@ static wk_status try_run(trial *t) {
   t->steps_before = r->step_count;
   t->before = wk__tracer_graph(s->tracer)->last;
   WK_TRY(wk__tracer_try_begin(s->tracer));
+  struct wk__kept_trial *around = r->kept_trial;
+  bool in_vain_around = r->tries_in_vain;
+  r->kept_trial = NULL;
+  wk__tracer_try_draws(s->tracer, false);
   r->tries = true;
+  r->tries_in_vain = r->tries_modes = false;
   bool before = wk_set_grad_enabled(false);
   wk_status status = make_grads(t);
   if (status == WK_OK) status = t->run(t);
@@ -157,7 +162,11 @@ static wk_status try_run(trial *t) {
   if (s->recording == r) {
     bool well = wk__tracer_try_end(s->tracer);
     if (status == WK_OK && !well) status = refuse("it does what cannot be tried");
-    r->tries = r->tries_in_vain = r->tries_modes = false;
+    r->kept_trial = around;
+    r->tries = around;
+    r->tries_in_vain = in_vain_around;
+    r->tries_modes = false;
+    wk__tracer_try_draws(s->tracer, around);
   }
   wk_status undone = undo_changes(t);
   return status == WK_OK ? undone : status;
@@ -231,7 +240,7 @@ static wk_status record_function(trial *t) {
 }
 
 static bool can_record(const wk__session *s) {
-  return s && s->mode == WK__MODE_CAPTURE && !s->recording->failed[0] && !s->recording->tries;
+  return s && s->mode == WK__MODE_CAPTURE && !s->recording->failed[0] && !wk__is_thrown_away(s->recording);
 }
 
 /* What cannot be recorded is done as the program says, and its history is none of the graph's. */

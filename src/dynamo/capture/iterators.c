@@ -130,6 +130,7 @@ int wk__take_upcoming(wk__frame *f, wk__recording *r, PyObject *iterator, PyObje
   wk__reg reg = wk__reg_find(r, iterator);
   int64_t number = r->registers[reg].taken;
   PyObject *item = NULL;
+  if (r->tries) return wk__refuse(f, "an iterator from outside in what is only tried"), -1;
   int status = peek(iterator, 0, &item), noted = -1;
   if (status == COMES)
     noted = wk__observe(r, BINDING, item, WK__READ_UPCOMING, reg, number, NULL);

@@ -119,7 +119,7 @@ bool wk__is_view_of_others(PyObject *o) {
   return wk__is_view_of_dict(t) || t == &PySuper_Type || PyCell_Check(o) || PyExceptionInstance_Check(o);
 }
 
-static bool know_part(wk__frame *f, wk__recording *r, PyObject *o, const char *text) {
+bool wk__know_part(wk__frame *f, wk__recording *r, PyObject *o, const char *text) {
   PyObject *name = PyUnicode_InternFromString(text), *part = name ? PyObject_GetAttr(o, name) : NULL;
   int status = part ? wk__observe(r, f->session->binding, part, WK__READ_ATTRIBUTE, wk__reg_find(r, o), 0, name) : -1;
   Py_XDECREF(part);
@@ -131,11 +131,11 @@ static bool know_part(wk__frame *f, wk__recording *r, PyObject *o, const char *t
 bool wk__know_bound(wk__frame *f, wk__recording *r, PyObject *o) {
   wk__reg reg = wk__reg_find(r, o);
   if (reg < 0 || r->registers[reg].kind != WK__REG_READ) return true;
-  if (PyMethod_Check(o)) return know_part(f, r, o, "__func__") && know_part(f, r, o, "__self__");
+  if (PyMethod_Check(o)) return wk__know_part(f, r, o, "__func__") && wk__know_part(f, r, o, "__self__");
   if (wk__is_partial(Py_TYPE(o)))
-    return know_part(f, r, o, "func") && know_part(f, r, o, "args") && know_part(f, r, o, "keywords");
+    return wk__know_part(f, r, o, "func") && wk__know_part(f, r, o, "args") && wk__know_part(f, r, o, "keywords");
   PyObject *self = PyCFunction_Check(o) ? PyCFunction_GET_SELF(o) : NULL;
-  return !self || PyModule_Check(self) || know_part(f, r, o, "__self__");
+  return !self || PyModule_Check(self) || wk__know_part(f, r, o, "__self__");
 }
 
 static bool is_own_iterator(wk__frame *f, const wk__recording *r, PyObject *o) {
@@ -281,6 +281,7 @@ static bool usable(inspection i, PyObject *o) {
   bool weak = t == wk__weak_reference_type();
   if (weak && i.looks && PyWeakref_GET_OBJECT(o) != Py_None) return know_referent(f, r, o);
   if (weak && !i.looks) return true;
+  if (wk__is_deque(o)) return t->tp_traverse(o, visit, &i) == 0;
   if (wk__is_own_object(r, o)) return held_usable(i, o);
   if (wk__is_own_node(r, o)) return true;
   if (wk__compiled_function(b, o)) return wk__is_that_one(r, o);

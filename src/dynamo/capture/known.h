@@ -50,6 +50,10 @@ bool wk__has_constant_hash(const wk__frame *f, PyObject *o);     /* of values, o
 void wk__text_shows(wk__recording *recording, PyObject *object); /* it is made into a text */
 bool wk__is_own_node(const wk__recording *r, PyObject *o);       /* of the tape that the region has written */
 /* Of a C class whose instances a region may make and use (known_calls.def), and made in this one. */
+/* What it is, as an attribute that its class has, is known. */
+bool wk__know_part(wk__frame *f, wk__recording *r, PyObject *o, const char *name);
+/* How many it holds is guarded; false: it is the region's own, or was changed. (operations.c) */
+bool wk__note_length(wk__recording *r, PyObject *container);
 bool wk__is_own_object(const wk__recording *r, PyObject *o);
 /* A tensor, or lists, tuples and dictionaries that hold one; deep ones may. */
 bool wk__holds_tensor(const wk__frame *f, PyObject *o);

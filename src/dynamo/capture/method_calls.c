@@ -72,7 +72,7 @@ static int note_change(wk__frame *f, wk__recording *r, PyObject *self, const cha
 /* Of a list or dictionary itself the method looks at none of what it puts in. */
 static bool stores(const wk__known_call *known, PyObject *self, PyObject *arg) {
   if (!(known->how & WK__CALL_STORES)) return false;
-  return PyList_CheckExact(self) || (PyDict_CheckExact(self) && PyDict_CheckExact(arg));
+  return PyList_CheckExact(self) || wk__is_deque(self) || (PyDict_CheckExact(self) && PyDict_CheckExact(arg));
 }
 
 /* No Python code but that of what dies of it: of a class with methods of its own these are the C methods. */
@@ -104,14 +104,17 @@ PyObject *wk__change_container(wk__frame *f, wk__recording *r, const wk__known_c
                                bool self_is_first) {
   PyObject *const *rest = args + self_is_first;
   Py_ssize_t given = count - self_is_first;
-  bool blind = known->how & WK__CALL_BLIND && (Py_TYPE(self) == &PyList_Type || Py_TYPE(self) == &PySet_Type);
+  bool known_class = Py_TYPE(self) == &PyList_Type || Py_TYPE(self) == &PySet_Type || wk__is_deque(self);
+  bool blind = known->how & WK__CALL_BLIND && known_class;
   wk__reg reg = wk__reg_find(r, self);
   if (reg >= 0 && wk__is_foreign(r, self) && wk__keys_end_aloud(f, r, self))
     return wk__refuse(f, "keys of a %s whose end runs code", Py_TYPE(self)->tp_name);
   if (wk__note_losses(f, r, known, self, rest, given, names) < 0) return NULL;
+  if (wk__is_deque(self) && wk__note_pushed_out(f, r, known, self) < 0) return NULL;
   for (Py_ssize_t i = 0; i < given + (names ? PyTuple_GET_SIZE(names) : 0); i++)
     if (!(stores(known, self, rest[i]) ? wk__passed_on(f, rest[i]) : item_usable(f, self, rest[i]))) return NULL;
-  bool takes = PyDict_Check(self) || (PyList_CheckExact(self) && strcmp(known->name, "pop") == 0); /* looks at none */
+  bool takes = PyDict_Check(self) || wk__is_deque(self) ||
+               (PyList_CheckExact(self) && strcmp(known->name, "pop") == 0); /* looks at none */
   if (!blind && !(takes ? wk__passed_on(f, self) : item_usable(f, self, self))) return NULL;
   if (blind && reg >= 0 && wk__keep_before(r, reg) < 0) return NULL;
   note_keys_met(f, r, known, self, rest, given);
@@ -169,7 +172,8 @@ static PyObject *container_method(wk__frame *f, wk__recording *r, const wk__know
     if (found || PyErr_Occurred() || f->session->reason[0]) return found;
     return Py_NewRef(given >= 2 ? args[self_is_first + 1] : Py_None);
   }
-  bool passes = known->what == WK__KNOWN_PASSES && (PyDict_CheckExact(self) || PyList_CheckExact(self));
+  bool known_class = PyDict_CheckExact(self) || PyList_CheckExact(self) || wk__is_deque(self);
+  bool passes = known->what == WK__KNOWN_PASSES && known_class;
   if (!(passes ? wk__passed_on(f, self) : item_usable(f, self, self))) return NULL;
   for (Py_ssize_t i = self_is_first; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
     if (!item_usable(f, self, args[i])) return NULL;

@@ -391,6 +391,13 @@ static bool is_always_true(PyTypeObject *t) {
   return wk__type_is_fixed(t) && !asked;
 }
 
+bool wk__note_length(wk__recording *r, PyObject *container) {
+  wk__reg reg = wk__is_foreign(r, container) ? wk__reg_find(r, container) : -1;
+  bool changed = reg >= 0 && (r->registers[reg].written || r->registers[reg].names || r->registers[reg].before);
+  if (reg >= 0 && !changed) wk__check_once(r, WK__CHECK_LENGTH, reg, PyObject_Size(container), NULL);
+  return reg >= 0 && !changed;
+}
+
 int wk__op_true(wk__frame *f, PyObject *a) {
   RECORDING(wk__plain_true(f, a));
   if (is_always_true(Py_TYPE(a))) return 1;
@@ -398,12 +405,9 @@ int wk__op_true(wk__frame *f, PyObject *a) {
   int known = wk__symbolic_truth(r, a);
   if (known < 0) known = wk__float_truth(r, a);
   if (known >= 0) return known;
-  wk__reg reg = wk__is_foreign(r, a) ? wk__reg_find(r, a) : -1;
-  bool counted = PyDict_Check(a) || PyList_Check(a) || PyAnySet_Check(a);
-  if (reg >= 0 && counted) {
-    bool changed = r->registers[reg].written || r->registers[reg].names || r->registers[reg].before;
-    if (!changed) wk__check_once(r, WK__CHECK_LENGTH, reg, PyObject_Size(a), NULL);
-    if (changed && wk__touch(r, BINDING, a) < 0) return wk__failed_int(f, r);
+  bool counted = PyDict_Check(a) || PyList_Check(a) || PyAnySet_Check(a) || wk__is_deque(a);
+  if (counted && wk__is_foreign(r, a)) {
+    if (!wk__note_length(r, a) && wk__touch(r, BINDING, a) < 0) return wk__failed_int(f, r);
     return wk__plain_true(f, a);
   }
   if (!wk__usable(f, a)) return -1;

@@ -5,7 +5,7 @@
 #include "autograd/autograd.h"
 #include "dynamo/capture/ends.h"
 #include "dynamo/capture/operation_parts.h"
-#include "dynamo/cpython/objects.h"
+#include "dynamo/reads.h"
 
 /* A name of a module, here or there: in its dictionary. */
 int wk__set_in_module(wk__frame *f, wk__recording *r, PyObject *dict, PyObject *name, PyObject *value) {
@@ -194,9 +194,10 @@ int wk__set_usual_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
 
 static int set_attribute_of_context(wk__frame *f, wk__recording *r, PyObject *context, PyObject *name,
                                     PyObject *value) {
-  r->tries_in_vain |= r->tries;
-  return r->tries ? wk__refused(f, "an attribute of ctx is set by what is only tried")
-                  : wk__plain_set_attr(f, context, name, value);
+  bool refused = wk__is_thrown_away(r);
+  r->tries_in_vain |= refused;
+  return refused ? wk__refused(f, "an attribute of ctx is set by what is only tried")
+                 : wk__plain_set_attr(f, context, name, value);
 }
 
 /* A thread local, a generator of Python's random numbers. */
@@ -326,6 +327,7 @@ static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObj
  * is evaluated. */
 static bool has_builtin_method(PyObject *o, const char *text) {
   PyTypeObject *const kinds[] = {&PyDict_Type, &PyODict_Type, &PyList_Type};
+  if (wk__is_deque(o)) return true;
   PyObject *name = PyUnicode_InternFromString(text), *method = name ? wk__type_attribute(Py_TYPE(o), name) : NULL;
   bool found = false;
   for (size_t i = 0; method && i < WK_COUNT(kinds); i++)
@@ -340,7 +342,7 @@ static bool has_dict_items(PyObject *o) {
 /* Its items are taken out by C code that looks at none of them. */
 static bool takes_references(const wk__frame *f, PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
-  return t == &PyList_Type || t == &PyDict_Type || t == BINDING->size_type ||
+  return t == &PyList_Type || t == &PyDict_Type || t == BINDING->size_type || wk__is_deque(o) ||
          (PyTuple_Check(o) && t->tp_as_mapping->mp_subscript == PyTuple_Type.tp_as_mapping->mp_subscript);
 }
 
@@ -349,7 +351,8 @@ static bool takes_references(const wk__frame *f, PyObject *o) {
 static Py_ssize_t place_of_item(const wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   const wk__register *g = &r->registers[reg];
   wk_int symbolic;
-  bool sequence = PyList_CheckExact(owner) || (PyTuple_Check(owner) && takes_references(f, owner));
+  bool sequence =
+      PyList_CheckExact(owner) || wk__is_deque(owner) || (PyTuple_Check(owner) && takes_references(f, owner));
   bool as_found = g->kind == WK__REG_READ && !g->written && !g->before && !g->touched;
   if (!sequence || !as_found || Py_TYPE(owner) == BINDING->size_type) return -1;
   if (!PyLong_CheckExact(key) || wk__symbolic_int(r, key, &symbolic)) return -1;
@@ -409,7 +412,7 @@ static PyObject *item_that_was_put(wk__recording *r, wk__reg reg, PyObject *owne
 }
 
 static PyObject *item_of_sequence(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, Py_ssize_t place) {
-  PyObject *found = PyList_Check(owner) ? PyList_GET_ITEM(owner, place) : PyTuple_GET_ITEM(owner, place);
+  PyObject *found = wk__from_sequence(owner, place);
   r->last_fresh = NULL;
   if (wk__observe(r, BINDING, found, WK__READ_ITEM, reg, place, NULL) < 0) return wk__failed(f, r);
   bool given = r->last_fresh || wk__passed_on(f, found); /* whoever gets it may look at what it holds */
@@ -445,7 +448,7 @@ int wk__did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *
   int64_t step = r->step_count - 1;
   wk__reg reg = wk__reg_find(r, owner);
   bool names = dict && r->registers[reg].is_globals;
-  if ((PyList_Check(owner) || (dict && !names)) && wk__keep_before(r, reg) < 0) return -1;
+  if ((PyList_Check(owner) || wk__is_deque(owner) || (dict && !names)) && wk__keep_before(r, reg) < 0) return -1;
   int status;
   if (plain)
     LETTING_GO(status, wk__plain_set_item(f, owner, key, value));
@@ -463,7 +466,7 @@ static bool place_is_there(wk__frame *f, wk__recording *r, PyObject *list, PyObj
   if (item_that_was_put(r, reg, list, key)) return true;
   Py_ssize_t place = place_of_item(f, r, reg, list, key);
   if (place < 0) return false;
-  wk__check_once(r, WK__CHECK_LENGTH, reg, PyList_GET_SIZE(list), NULL);
+  wk__check_once(r, WK__CHECK_LENGTH, reg, Py_SIZE(list), NULL);
   return true;
 }
 
@@ -481,7 +484,8 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
     return value && !wk__usable(f, value) ? -1 : wk__plain_set_item(f, owner, key, value);
   if (!builtin && !by_python) return wk__refused(f, "an item of an object that C code owns is set");
   if (builtin && wk__reg_find(r, owner) >= 0) {
-    if (PyList_Check(owner) && !place_is_there(f, r, owner, key) && !wk__usable(f, owner)) return -1;
+    bool list = PyList_Check(owner) || wk__is_deque(owner);
+    if (list && !place_is_there(f, r, owner, key) && !wk__usable(f, owner)) return -1;
     return wk__did_set_item(f, r, owner, key, value);
   }
   if (builtin && wk__note_replaced(f, r, owner, key) < 0) return -1;

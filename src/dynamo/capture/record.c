@@ -42,6 +42,7 @@ void wk__recording_empty(wk__recording *r) {
   for (int64_t i = 0; i < r->step_count; i++) let_go(&r->steps[i].object, false);
   wk__forget_identities(r);
   wk__forget_tried(r);
+  wk__forget_kept_trial(r);
   wk__forget_left_hooks(r);
   wk__let_kept_go(r);
   for (int64_t i = 0; i < r->versioned_count; i++)
@@ -508,6 +509,15 @@ static int touch_kept_list(wk__recording *r, const wk__binding *b, wk__reg reg, 
   return 0;
 }
 
+static int touch_deque(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *deque) {
+  PyObject *items = PySequence_Tuple(deque);
+  if (!items) return -1;
+  wk__check(r, WK__CHECK_LENGTH, reg, PyTuple_GET_SIZE(items), NULL);
+  int status = touch_items(r, b, reg, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items));
+  Py_DECREF(items);
+  return status;
+}
+
 /* What it holds may be something else in the next call. */
 static bool may_differ(const wk__register *g) { return g->kind == WK__REG_READ || g->of_class; }
 
@@ -516,7 +526,7 @@ static int touch(wk__recording *r, const wk__binding *b, PyObject *o) {
   if (reg < 0 || !may_differ(&r->registers[reg]) || r->registers[reg].touched) return 0;
   PyObject *before = r->registers[reg].before;
   r->registers[reg].touched = true;
-  if (before && PyList_Check(o)) {
+  if (before && (PyList_Check(o) || wk__is_deque(o))) {
     wk__check(r, WK__CHECK_LENGTH, reg, PyTuple_GET_SIZE(before), NULL);
     return touch_items(r, b, reg, &PyTuple_GET_ITEM(before, 0), PyTuple_GET_SIZE(before));
   }
@@ -528,6 +538,7 @@ static int touch(wk__recording *r, const wk__binding *b, PyObject *o) {
     wk__check(r, WK__CHECK_LENGTH, reg, PyList_GET_SIZE(o), NULL);
     return touch_items(r, b, reg, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
   }
+  if (wk__is_deque(o)) return touch_deque(r, b, reg, o);
   return PyAnySet_Check(o) ? touch_set(r, b, reg, before ? before : o) : 0;
 }
 
@@ -542,7 +553,8 @@ int wk__touch(wk__recording *r, const wk__binding *b, PyObject *o) {
 
 int wk__keep_before(wk__recording *r, wk__reg reg) {
   wk__register *g = &r->registers[reg];
-  bool container = PyDict_Check(g->object) || PyList_Check(g->object) || PyAnySet_Check(g->object);
+  bool container =
+      PyDict_Check(g->object) || PyList_Check(g->object) || PyAnySet_Check(g->object) || wk__is_deque(g->object);
   if (!may_differ(g) || g->touched || g->before || g->written || g->names || !container) return 0;
   if (!(g->before = PySequence_Tuple(g->object))) return -1;
   r->has_before = true;

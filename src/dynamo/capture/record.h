@@ -70,7 +70,8 @@ enum { WK__MUTE_CONTENT = -1, WK__MUTE_ITSELF = -2, WK__MUTE_STAYS = -3 };
 
 typedef struct wk__read {
   uint8_t kind;
-  bool fixed; /* depends on constants and dictionary versions alone: skipped while those are unchanged */
+  bool fixed;   /* depends on constants and dictionary versions alone: skipped while those are unchanged */
+  bool skipped; /* the program does not want it to be checked (guard_filter.c) */
   wk__reg dest, a;
   int64_t b;
   bool borrowed;    /* the object is a model that is watched, not owned */
@@ -239,7 +240,7 @@ typedef struct wk__recording {
   bool seeded;           /* its generator has been seeded */
   int clocks;            /* how often clocks were asked */
   bool has_before;       /* some register has kept what a container held */
-  int drops;             /* so many places outside where something is let go of */
+  wk__map *let_go;       /* borrowed: of the call that is being noted, see wk__holders; NULL */
   bool asks_referents;   /* a weak reference from outside was asked what it points at */
   bool ended_watched;    /* something that weak references point at has ended */
   int classes_open;      /* calls that are making one */
@@ -260,7 +261,8 @@ typedef struct wk__recording {
   int device_blocks; /* `with device(...)`: those that began, less those that ended. What was before is the block's */
   bool packs;        /* saved_tensors_hooks was entered: the tape keeps what they made */
   bool tries_modes;  /* or the thread's grad mode was asked for or set */
-  char failed[160];  /* why this recording cannot be replayed; "" */
+  struct wk__kept_trial *kept_trial;    /* what is tried is the program's own call (recomputed.c); NULL */
+  char failed[160];                     /* why this recording cannot be replayed; "" */
   struct wk__recording *retired_before; /* session.h, retired */
 } wk__recording;
 

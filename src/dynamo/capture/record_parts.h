@@ -27,6 +27,9 @@ wk__reg wk__made_identity(wk__recording *r, const wk__binding *binding, PyObject
 void wk__forget_identities(wk__recording *r);
 /* ---- functions.c ---- */
 void wk__forget_tried(wk__recording *r);
+/* ---- recomputed.c ---- */
+void wk__forget_kept_trial(wk__recording *r);
+static inline bool wk__is_thrown_away(const wk__recording *r) { return r->tries && !r->kept_trial; }
 /* ---- hooks.c ---- */
 void wk__forget_left_hooks(wk__recording *r);
 wk__reg wk__note_handle(wk__recording *r, const wk__binding *binding, PyObject *handle); /* -1: it is something else */

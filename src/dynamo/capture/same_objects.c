@@ -5,6 +5,7 @@
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
+#include "dynamo/cpython/objects.h"
 
 int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) {
   (void)f;
@@ -72,6 +73,8 @@ void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObje
   bool sequence = PyTuple_Check(container) || PyList_Check(container);
   for (Py_ssize_t i = 0; sequence && i < PySequence_Fast_GET_SIZE(container); i++)
     wk__note_identity(f, r, PySequence_Fast_GET_ITEM(container, i), value);
+  for (Py_ssize_t i = 0; wk__is_deque(container) && i < Py_SIZE(container); i++)
+    wk__note_identity(f, r, wk__from_deque(container, i), value);
 }
 
 void wk__note_joined(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) {

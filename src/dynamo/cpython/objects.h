@@ -167,6 +167,16 @@ static inline Py_hash_t wk__hash_of_address(const void *address) {
 /* "f()", for errors about its arguments. */
 static inline PyObject *wk__text_of_call(PyObject *callable) { return _PyObject_FunctionStr(callable); }  // -> new
 /* CPython has no name for the type: iterators of strings that are all ASCII. */
+/* A collections.deque itself, whose size is its length. */
+static inline bool wk__is_deque(PyObject *o) {
+  return Py_TYPE(o)->tp_name[0] == 'c' && strcmp(Py_TYPE(o)->tp_name, "collections.deque") == 0;
+}
+static inline PyObject *wk__from_deque(PyObject *o, int64_t i) {  // -> borrowed, NULL: it has not so many
+  PyObject *item = i < Py_SIZE(o) ? PySequence_GetItem(o, i) : NULL;
+  Py_XDECREF(item);
+  return item;
+}
+
 static inline bool wk__is_ascii_iterator_type(const PyTypeObject *type) {
   return strcmp(type->tp_name, "str_ascii_iterator") == 0;
 }

@@ -71,6 +71,40 @@ def slotted(make):
     return o
 
 
+def one_twice(make):
+    o = make(1)
+    return [o, o]
+
+
+def in_two_lists(make):
+    o = make(1)
+    return [[o], [[o]]]
+
+
+def a_list_twice(make):
+    o = [make(1)]
+    return {"a": o, "b": o}
+
+
+def deep(levels):
+    def deeply(make):
+        o = make(1)
+        for _ in range(levels):
+            o = [o]
+        return [o]
+
+    return deeply
+
+
+def among_many(make):
+    return [[make(1), *([] for _ in range(2000))]]
+
+
+def around_itself(make):
+    o = [make(1)]
+    return [o, [o]]
+
+
 def in_a_cell(make):
     o = make(1)
 
@@ -155,6 +189,11 @@ def put_and_popped(o):
     o.append(7)
     o.pop()
     o.pop()
+
+
+def popped_twice(o):
+    o.pop("a")
+    o.pop("b")
 
 
 def put_in_front(o):
@@ -326,6 +365,18 @@ PROGRAMS = {
     "a slot, deleted": (slotted, slot_deleted),
     "a cell": (in_a_cell, lambda o: o(3)),
     "an attribute of a module": (lambda make: Model(make(1)), attribute),
+    "one twice": (one_twice, lambda o: o.clear()),
+    "one twice, a slice": (one_twice, slice_of),
+    "one twice, in a list": (lambda make: [one_twice(make)], lambda o: o.pop() and None),
+    "one twice, in an own list": (lambda make: [one_twice(make)], own_list),
+    "one twice, in an own variable": (lambda make: [one_twice(make)], own_variable),
+    "in two lists": (in_two_lists, lambda o: o.clear()),
+    "a list twice": (a_list_twice, lambda o: o.update(a=1, b=2)),
+    "a list twice, popped": (a_list_twice, popped_twice),
+    "a list in a neighbour": (around_itself, lambda o: o.clear()),
+    "nine lists deep": (deep(9), lambda o: o.clear()),
+    "three hundred lists deep": (deep(300), lambda o: o.clear()),
+    "among many": (among_many, lambda o: o.clear()),
     "own list": (one, own_list),
     "own dictionary": (one, own_dictionary),
     "own variable": (one, own_variable),
