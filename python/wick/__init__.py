@@ -157,7 +157,7 @@ _LAZY = {
             "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "
             "_check_value _check_with"
         ).split(),
-        "_check",
+        "_checks",
     ),
     **dict.fromkeys(
         (

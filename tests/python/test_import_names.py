@@ -349,3 +349,11 @@ def test_names_of_flex_attention_that_transformers_imports():
     )
 
     assert _DEFAULT_SPARSE_BLOCK_SIZE == 128 and callable(create_block_mask) and callable(flex_attention) and BlockMask
+
+
+def test_no_submodule_takes_a_functions_name():
+    """Importing a submodule binds it in its package, over what was there: no name that is looked up late is a file's, too."""
+    import importlib.util
+
+    late = {name: file for name, file in wick._LAZY.items() if importlib.util.find_spec(f"wick.{name}")}
+    assert late == {}
