@@ -20,6 +20,13 @@ _SUBMODULES = frozenset(
         "utils version xpu"
     ).split()
 )
+_FOREACH = (
+    "abs abs_ acos acos_ add add_ addcdiv addcdiv_ addcmul addcmul_ asin asin_ atan atan_ ceil ceil_ clamp_max clamp_max_ "
+    "clamp_min clamp_min_ clone copy_ cos cos_ cosh cosh_ div div_ erf erf_ erfc erfc_ exp exp_ expm1 expm1_ floor floor_ frac "
+    "frac_ lerp lerp_ lgamma lgamma_ log log10 log10_ log1p log1p_ log2 log2_ log_ max maximum maximum_ minimum minimum_ mm mul "
+    "mul_ neg neg_ pow pow_ reciprocal reciprocal_ round round_ rsqrt rsqrt_ sigmoid sigmoid_ sign sign_ sin sin_ sinh sinh_ "
+    "sqrt sqrt_ sub sub_ tan tan_ tanh tanh_ trunc trunc_ zero_"
+)
 _LAZY = {
     "save": "serialization",
     **dict.fromkeys(
@@ -63,6 +70,7 @@ _LAZY = {
         ).split(),
         "sparse",
     ),
+    **{f"_foreach_{name}": "functions.lists" for name in _FOREACH.split()},
     "hash_tensor": "functions.hashes",
     "embedding_bag": "functions.bags",
     "windows": "signal",
