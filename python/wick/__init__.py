@@ -14,11 +14,18 @@ _C._look_for_lapack_in(":".join(p for p in _sys.path if p.endswith("-packages"))
 # Loaded when first used, so that `import wick` costs milliseconds.
 _SUBMODULES = frozenset(
     (
-        "_C _custom_ops _decomp _dynamo _jit_internal _logging _subclasses _utils accelerator amp ao autograd backends "
+        "_C __config__ _custom_ops _decomp _dynamo _jit_internal _logging _subclasses _utils accelerator amp ao autograd backends "
         "compiler cpu cuda distributed distributions export fft functional func futures fx gguf hub jit library linalg masked monitor mps multiprocessing nn onnx optim package "
         "overrides profiler quantization random return_types safetensors serialization signal sparse special storage testing torch_version types "
         "utils version xpu"
     ).split()
+)
+_FOREACH = (
+    "abs abs_ acos acos_ add add_ addcdiv addcdiv_ addcmul addcmul_ asin asin_ atan atan_ ceil ceil_ clamp_max clamp_max_ "
+    "clamp_min clamp_min_ clone copy_ cos cos_ cosh cosh_ div div_ erf erf_ erfc erfc_ exp exp_ expm1 expm1_ floor floor_ frac "
+    "frac_ lerp lerp_ lgamma lgamma_ log log10 log10_ log1p log1p_ log2 log2_ log_ max maximum maximum_ minimum minimum_ mm mul "
+    "mul_ neg neg_ pow pow_ reciprocal reciprocal_ round round_ rsqrt rsqrt_ sigmoid sigmoid_ sign sign_ sin sin_ sinh sinh_ "
+    "sqrt sqrt_ sub sub_ tan tan_ tanh tanh_ trunc trunc_ zero_"
 )
 _LAZY = {
     "save": "serialization",
@@ -63,6 +70,7 @@ _LAZY = {
         ).split(),
         "sparse",
     ),
+    **{f"_foreach_{name}": "functions.lists" for name in _FOREACH.split()},
     "hash_tensor": "functions.hashes",
     "embedding_bag": "functions.bags",
     "windows": "signal",
@@ -157,7 +165,7 @@ _LAZY = {
             "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "
             "_check_value _check_with"
         ).split(),
-        "_check",
+        "_checks",
     ),
     **dict.fromkeys(
         (

@@ -176,6 +176,7 @@ def _install():
     from .tiles._as_triton import install as install_triton
 
     sys.meta_path.insert(0, _Finder)
+    wick.Tensor.__module__ = "torch"  # by which other libraries tell whose tensors they were given
     install_triton()
     if "multiprocessing.spawn" in sys.modules:
         _serve_spawned(sys.modules["multiprocessing.spawn"])

@@ -2,6 +2,7 @@
 Tests: tests/parity/test_schema_parity.py."""
 
 import threading
+import types
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
@@ -18,6 +19,8 @@ class Future(_Future):
 
     f = wick.futures.Future(); f.set_result(3); f.wait()    # 3
     """
+
+    __class_getitem__ = classmethod(types.GenericAlias)  # Future[Tensor], in annotations
 
     def __init__(self, *, devices=None):
         self._changed, self._state, self._value, self._callbacks = threading.Condition(), None, None, []

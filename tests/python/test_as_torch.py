@@ -32,6 +32,15 @@ def test_torch_is_wick():
     )
 
 
+def test_a_tensor_says_that_it_is_torchs():
+    """By which other libraries choose their functions for it."""
+    out = ok("import torch\nprint(type(torch.ones(1)), type(torch.nn.Parameter(torch.ones(1)).data).__module__)")
+    assert out == "<class 'torch.Tensor'> torch\n"
+    ok(
+        "import torch, pickle, copy\nx = torch.ones(2)\nassert pickle.loads(pickle.dumps(torch.Tensor)) is type(copy.deepcopy(x))"
+    )
+
+
 @pytest.mark.parametrize(
     ("expression", "text"),
     [

@@ -1,5 +1,8 @@
 """torch._check and its kind."""
 
+import subprocess
+import sys
+
 import pytest
 
 import wick as torch
@@ -51,3 +54,8 @@ def test_captured():
     assert compiled(torch.ones(4)).tolist() == [2, 2, 2, 2]
     with pytest.raises(RuntimeError, match="1 rows"):
         compiled(torch.ones(1))
+
+
+def test_each_name_is_a_function_whichever_was_asked_for_first():
+    code = "import wick as torch; torch._check_with(ValueError, True); torch._check(True); torch._check_value(True)"
+    subprocess.run([sys.executable, "-c", code], check=True)

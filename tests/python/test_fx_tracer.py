@@ -118,3 +118,11 @@ def test_a_tracer_whose_create_proxy_takes_less():
     graph = Own(param_shapes_constant=True).trace(Scale())
     *_, product, output = graph.nodes
     assert list(product._input_nodes) == product.all_input_nodes and list(output._input_nodes) == [product]
+
+
+def test_a_graph_that_proxies_append_to():
+    graph = fx.Graph()
+    x = fx.Proxy(graph.placeholder("x"), fx.proxy.GraphAppendingTracer(graph))
+    graph.output((x * 2 + 1).relu().node)
+    module = fx.GraphModule(wick.nn.Module(), graph)
+    assert wick.equal(module(wick.tensor([-1.0, 3.0])), wick.tensor([0.0, 7.0]))

@@ -349,3 +349,34 @@ def test_names_of_flex_attention_that_transformers_imports():
     )
 
     assert _DEFAULT_SPARSE_BLOCK_SIZE == 128 and callable(create_block_mask) and callable(flex_attention) and BlockMask
+
+
+def test_no_submodule_takes_a_functions_name():
+    """Importing a submodule binds it in its package, over what was there: no name that is looked up late is a file's, too."""
+    import importlib.util
+
+    late = {name: file for name, file in wick._LAZY.items() if importlib.util.find_spec(f"wick.{name}")}
+    assert late == {}
+
+
+def test_config_says_what_it_was_built_with():
+    text = wick.__config__.show()
+    assert text.startswith("PyTorch built with:\n") and "USE_MKL=OFF" in text and "USE_CUDA=OFF" in text
+    assert f"at::get_num_threads() : {wick.get_num_threads()}\n" in wick.__config__.parallel_info()
+
+
+def test_types_for_annotations():
+    assert wick.futures.Future[wick.Tensor].__origin__ is wick.futures.Future
+    assert wick.device in wick.serialization.MAP_LOCATION.__args__
+
+
+def test_tensors_by_device_and_dtype():
+    from wick.utils._foreach_utils import _group_tensors_by_device_and_dtype as groups
+
+    a, b, c = wick.ones(2), wick.ones(1).double(), wick.ones(3)
+    found = groups([[a, b, c], [None, a, None], []], with_indices=True)
+    cpu = wick.device("cpu")
+    assert list(found) == [(cpu, wick.float32), (cpu, wick.float64)]
+    lists, indices = found[cpu, wick.float32]
+    assert indices == [0, 2] and lists[0][0] is a and lists[0][1] is c and lists[1:] == [[None, None], []]
+    assert groups([[a]])[cpu, wick.float32][1] == []

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import inspect
 import math
 import pickle
 import weakref
@@ -770,3 +771,17 @@ def test_tensors_that_do_not_broadcast():
         wick.broadcast_tensors(wick.ones(3, 4), wick.ones(3, 5))
     assert [t.shape for t in wick.broadcast_tensors(wick.ones(3, 1), wick.ones(4))] == [(3, 4)] * 2
     assert wick.broadcast_tensors() == ()
+
+
+def test_signatures():
+    """What a module's call takes, and what makes one."""
+
+    class Own(nn.Module):
+        def __call__(self, a, b=2):
+            return a
+
+    assert str(inspect.signature(nn.Linear(2, 2))) == "(*args, **kwargs)"
+    assert str(inspect.signature(Own())) == "(a, b=2)"
+    assert list(inspect.signature(nn.Dropout).parameters) == ["p", "inplace"] and not hasattr(
+        nn.Dropout, "__signature__"
+    )

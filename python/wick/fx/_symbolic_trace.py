@@ -20,6 +20,7 @@ from .graph_module import GraphModule
 
 __all__ = [
     "Attribute",
+    "GraphAppendingTracer",
     "PH",
     "ParameterProxy",
     "Proxy",
@@ -46,7 +47,7 @@ class Proxy:
     """Stands for a node's value: what is done with it becomes a node."""
 
     def __init__(self, node, tracer=None):
-        self.node, self.tracer = node, tracer if tracer is not None else _GraphAppender(node.graph)
+        self.node, self.tracer = node, tracer if tracer is not None else GraphAppendingTracer(node.graph)
 
     def __repr__(self):
         return f"Proxy({self.node.name})"
@@ -260,7 +261,9 @@ class TracerBase:
         return Attribute(obj, "keys")()
 
 
-class _GraphAppender(TracerBase):
+class GraphAppendingTracer(TracerBase):
+    """What proxies without a tracer have: nodes are added to a graph that is there."""
+
     def __init__(self, graph):
         self.graph = graph
 

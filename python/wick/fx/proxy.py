@@ -54,6 +54,6 @@ def __getattr__(name):
     from .._names import missing
     from . import _symbolic_trace
 
-    if name in ("Attribute", "ParameterProxy", "Proxy", "TraceError", "Tracer", "TracerBase"):
+    if name in ("Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError", "Tracer", "TracerBase"):
         return getattr(_symbolic_trace, name)
     raise missing(__name__, name)

@@ -622,4 +622,12 @@ def _allowed_by_user(value):
     return Allowed(value, call=value, new=lambda cls, *args: cls.__new__(cls, *args))
 
 
-__getattr__ = _getter(__name__)
+_no_such_name = _getter(__name__)
+
+
+def __getattr__(name):
+    if name == "MAP_LOCATION":  # the type of load's argument, for annotations
+        from collections.abc import Callable
+
+        return Callable[[_C.UntypedStorage, str], _C.UntypedStorage] | _C.device | str | dict[str, str] | None
+    return _no_such_name(name)

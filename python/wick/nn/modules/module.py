@@ -79,6 +79,17 @@ def _parse_to(*args, device=None, dtype=None, non_blocking=False, copy=False, me
     return None if device is None else _C.device(device), dtype, non_blocking, memory_format
 
 
+class _CallSignature:
+    """__signature__ of modules, whose __call__ is C: inspect.signature(module) is what a call takes. Classes have their own."""
+
+    def __get__(self, instance, owner=None):
+        if instance is None or type(instance).__call__ is not _C.Module.__call__:
+            raise AttributeError("__signature__")
+        from inspect import signature
+
+        return signature(instance.__call__)
+
+
 class Module(_C.Module, StateDictMethods, HookMethods):
     """The base of all layers and models: holds parameters, buffers and other modules, and calls `forward`.
 
@@ -95,6 +106,7 @@ class Module(_C.Module, StateDictMethods, HookMethods):
     _version = 1
     call_super_init = False
     _compiled_call_impl = None
+    __signature__ = _CallSignature()
 
     def forward(self, *input):
         """What the module computes; every subclass has its own."""
