@@ -78,9 +78,10 @@ def rnn(x, h, w, b):
     return scan(step, h, x)
 
 
-def test_a_scan_is_one_operator():
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager", "eager"])
+def test_a_scan_is_one_operator(backend):
     assert is_one_operator(rnn, X, H, W, B)
-    alike(rnn, (X, H, W, B), (X + 1, H, W, B))
+    alike(rnn, (X, H, W, B), (X + 1, H, W, B), backend=backend)
 
 
 def test_map_is_one_operator():
