@@ -36,6 +36,32 @@ def test_a_function_of_trees_and_its_gradient():
         torch.testing.assert_close(ours, theirs)
 
 
+def test_lengths_that_one_capture_is_for():
+    def f(x):
+        return associative_scan(linear, (x, x.cos()), 0, combine_mode="generic")
+
+    compiled = torch.compile(f, fullgraph=True, dynamic=True)
+    lengths = 16, 17, 20, 23, 24, 27, 31, 32, 40, 47
+    for n in lengths:
+        x = torch.linspace(-1, 1, 6 * n).reshape(n, 2, 3)
+        for plain, found in zip(f(x), compiled(x), strict=True):
+            assert torch.equal(plain, found) and plain.is_contiguous() and found.is_contiguous()
+    assert compiled.captures == 3
+
+
+def test_what_is_combined():
+    """The function sees slices in their order, and no others."""
+    seen = []
+
+    def join(left, right):
+        seen.append((left.tolist(), right.tolist()))
+        return left * 10 + right
+
+    digits = torch.arange(1.0, 6)
+    assert associative_scan(join, digits, 0, combine_mode="generic").tolist()[:2] == [1, 12]
+    assert seen[0] == ([1, 3], [2, 4]) and len(seen) == 3
+
+
 def test_what_it_refuses():
     x = torch.ones(3)
     for arguments in (((1,), x, 0), (torch.add, [], 0), (torch.add, [1], 0), (torch.add, [x, x[:2]], 0)):

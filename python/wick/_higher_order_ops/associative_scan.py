@@ -1,4 +1,8 @@
-"""torch._higher_order_ops.associative_scan: running results of an associative function, in logarithmic depth."""
+"""torch._higher_order_ops.associative_scan: running results of an associative function, in logarithmic depth.
+
+Captured, it is the calls of that function, each with many slices. How many follows from the first two binary digits of
+the count and their place, so that lengths of the first dim that agree in these are captured once (dynamic=True).
+"""
 
 import wick
 
@@ -33,22 +37,24 @@ def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise
     if reverse:
         leaves = [leaf.flip(dim) for leaf in leaves]
     results = _scan(combine, leaves, dim)
+    if dim:
+        results = [result.contiguous() for result in results]
     if reverse:
         results = [result.flip(dim) for result in results]
     return tree_unflatten(results, tree)
 
 
-def _every_other(leaves, dim, first, count):
-    """The slices first, first + 2, ... along dim, `count` of them."""
-    place = (slice(None),) * dim
-    return [leaf[(*place, slice(first, first + 2 * count, 2))] for leaf in leaves]
+def _pairs(leaf, dim, start, count):
+    """The first slices of `count` pairs along dim, the first pair at start, and the second ones."""
+    pairs = leaf.narrow(dim, start, 2 * count).unflatten(dim, (count, 2))
+    return pairs.select(dim + 1, 0), pairs.select(dim + 1, 1)
 
 
-def _interleave(evens, odds, dim):
-    """evens[0], odds[0], evens[1], ... along dim; evens may have one slice more."""
-    pairs = odds.shape[dim]
-    mixed = wick.stack([evens.narrow(dim, 0, pairs), odds], dim + 1).flatten(dim, dim + 1)
-    return mixed if evens.shape[dim] == pairs else wick.cat([mixed, evens.narrow(dim, pairs, 1)], dim)
+def _interleave(evens, odds, dim, count):
+    """evens[0], odds[0], evens[1], ... along dim, `count` slices. evens may have one more, for which there is an odd one
+    that is left out again: so this is the same calls for an even and an odd count."""
+    some = wick.cat([odds, odds.narrow(dim, 0, 1)], dim).narrow(dim, 0, evens.shape[dim])
+    return wick.stack([evens, some], dim + 1).flatten(dim, dim + 1).narrow(dim, 0, count)
 
 
 def _scan(combine, leaves, dim):
@@ -57,11 +63,12 @@ def _scan(combine, leaves, dim):
     if count < 2:
         return leaves
     half = count // 2
-    pairs = combine(_every_other(leaves, dim, 0, half), _every_other(leaves, dim, 1, half))
-    odds = _scan(combine, pairs, dim)
-    later = (count - 1) // 2
+    pairs = [_pairs(leaf, dim, 0, half) for leaf in leaves]
+    odds = _scan(combine, combine([left for left, _ in pairs], [right for _, right in pairs]), dim)
     evens = [leaf.narrow(dim, 0, 1) for leaf in leaves]
-    if later:
-        behind = combine([odd.narrow(dim, 0, later) for odd in odds], _every_other(leaves, dim, 2, later))
-        evens = [wick.cat([first, rest], dim) for first, rest in zip(evens, behind, strict=True)]
-    return [_interleave(even, odd, dim) for even, odd in zip(evens, odds, strict=True)]
+    if count > 2:
+        later = (count - 1) // 2
+        rest = [_pairs(leaf, dim, 1, later)[1] for leaf in leaves]
+        behind = combine([odd.narrow(dim, 0, later) for odd in odds], rest)
+        evens = [wick.cat([first, others], dim) for first, others in zip(evens, behind, strict=True)]
+    return [_interleave(even, odd, dim, count) for even, odd in zip(evens, odds, strict=True)]

@@ -1,5 +1,5 @@
 /* The operators of control flow: how they are made, and what holds them.
- * In: graphs. Out: an operator with shares. Tests: tests/python/capture/test_branches.py. */
+ * In: graphs. Out: an operator with shares. Tests: tests/python/capture/test_branches.py, test_scans.py. */
 #include <stdio.h>
 
 #include "compile/control/internal.h"

@@ -54,11 +54,12 @@ typedef struct wk__control_derivative {
   uint8_t *defined; /* in the same memory, (results): wk__control_grad */
   int *uses;        /* owned, (operands): how often a scan's body gives a gradient of each; else NULL */
 } wk__control_derivative;
-/* NONE has to be 0, GIVEN 1. */
+/* What is known of the gradient of a result. NONE has to be 0, GIVEN 1. */
 typedef enum wk__control_grad {
   WK__GRAD_NONE,
   WK__GRAD_GIVEN,
-  WK__GRAD_LATER /* of a scan: from the next slice on */
+  WK__GRAD_LATER,  /* of what a scan carries: given from the next slice on */
+  WK__GRAD_JOINED, /* of a stack: it is a part of that of the carried result that it has the slices of */
 } wk__control_grad;
 
 static inline wk__control *wk__control_of(const wk_op *op) { return (wk__control *)op; }
@@ -104,6 +105,7 @@ void wk__control_release_derivatives(wk__control *c);
 wk__vjp_fn wk__control_differentiate_scan;
 
 /* ---- scan_derive.c ---- */
+int wk__control_joined_with(const wk__control *c, int result); /* which carried result it has the slices of; -1: none */
 WK_MUST_USE wk_status wk__control_derive_scan(const wk__control *c, wk__control_derivative *d);
 
 /* ---- text.c ---- */

@@ -3,7 +3,7 @@
  *
  * In: the nodes between two places of the graph that is being recorded, and the values that a function gave. Out: a
  * call of the operator, on the tensors from before that the functions used. Invariant: nothing of the parts is left but
- * nodes without users. Tests: tests/python/capture/test_branches.py. */
+ * nodes without users. Tests: tests/python/capture/test_branches.py, test_scans.py. */
 #include "compile/control/recording.h"
 
 bool wk__control_records(void) { return wk__thread.control; }

@@ -1,6 +1,6 @@
 /* Runs of the operators of control flow, and their shapes.
  * In: operands. Out: results, new contiguous memory of the same sizes whichever graph has run; of operands without
- * memory descriptions of them. Tests: tests/python/capture/test_branches.py. */
+ * memory descriptions of them. Tests: tests/python/capture/test_branches.py, test_scans.py. */
 #include "compile/control/internal.h"
 #include "graph/internal.h"
 

@@ -2,15 +2,25 @@
  *
  * In: a body f(carried, slices, closed-over) -> carried', others, and which of its results have gradients. Out: a body
  *
- *     g(t, sums | carried, slices, gradients of others | closed-over) -> t', sums' | gradients of slices
+ *     g(t, sums | carried, slices, gradients of others, of joined ones | closed-over) -> t', sums' | gradients of
+ * slices
  *
  * with t the gradients of what is carried, and sums those of what is closed over. Gradients of one tensor are added use
- * by use, which is the order of the engine where the slices' calls stand behind each other.
+ * by use, which is the order of the engine where the slices' calls stand behind each other. A stack of what is carried
+ * is a use behind all of them: its gradient comes first, of the slice before, in what t' is a sum of.
  * Tests: tests/python/capture/test_scans.py. */
 #include "aot/aot.h"
 #include "aot/build.h"
 #include "compile/control/internal.h"
 #include "graph/internal.h"
+
+int wk__control_joined_with(const wk__control *c, int result) {
+  const wk__graph *body = wk__control_body(c);
+  if (result < c->carried || result >= body->output_count) return -1;
+  int i = c->carried - 1;
+  while (i >= 0 && body->outputs[i] != body->outputs[result]) i--;
+  return i;
+}
 
 /* ---- the body's gradients, use by use ---- */
 
@@ -53,7 +63,7 @@ typedef struct making {
   const wk__control_derivative *d;
   const wk__graph *uses; /* the body's inputs and gradients of results -> gradients of each use */
   wk__builder b;
-  wk__graph_node **sums; /* owned, (operands): of closed-over ones so far, an input */
+  wk__graph_node **sums; /* owned, (operands): what a sum begins with, an input; NULL: nothing */
   wk__control_form form;
 } making;
 
@@ -84,6 +94,17 @@ static wk_status add_gradients(making *m, int begin, int end) {
   return WK_OK;
 }
 
+/* One for each carried result. */
+static wk_status add_joined(making *m) {
+  for (int i = 0; i < m->c->carried; i++) {
+    bool joined = false;
+    for (int r = m->c->carried; r < wk__control_results(m->c); r++)
+      joined |= m->d->defined[r] == WK__GRAD_JOINED && wk__control_joined_with(m->c, r) == i;
+    if (joined) WK_TRY(add_contiguous_input(&m->b, wk__control_body(m->c)->outputs[i], &m->sums[i]));
+  }
+  return WK_OK;
+}
+
 static wk_status add_inputs(making *m) {
   const wk__control *c = m->c;
   int count = wk__control_operands(c);
@@ -93,6 +114,7 @@ static wk_status add_inputs(making *m) {
   m->form.carried = (int)m->b.graph->input_count;
   for (int i = 0; i < c->carried + c->slices; i++) WK_TRY(wk__builder_input(&m->b, m->uses->inputs[i]));
   WK_TRY(add_gradients(m, c->carried, wk__control_results(c)));
+  WK_TRY(add_joined(m));
   m->form.slices = (int)m->b.graph->input_count - m->form.carried;
   for (int i = c->carried + c->slices; i < count; i++) WK_TRY(wk__builder_input(&m->b, m->uses->inputs[i]));
   return WK_OK;

@@ -13,7 +13,7 @@
  *
  * A loop has `while` and `do`; a scan has `each`, behind a line as `carries 1, slices 2, reversed, keeps`. Definitions
  * of what a graph calls stand in front of it, as in any text of a graph. Text is not trusted: graphs that do not belong
- * together are refused. Tests: tests/python/capture/test_branches.py. */
+ * together are refused. Tests: tests/python/capture/test_branches.py, test_scans.py. */
 #include <stdio.h>
 
 #include "compile/control/internal.h"
