@@ -19,6 +19,7 @@ _LATE = {
     "cauchy", "Chi2": "chi2", "Dirichlet": "dirichlet", "Exponential": "exponential", "Gamma": "gamma", "Geometric":
     "geometric", "Gumbel": "gumbel", "HalfCauchy": "half_cauchy", "HalfNormal": "half_normal", "Laplace": "laplace",
     "LogNormal": "log_normal", "MixtureSameFamily": "mixture_same_family", "Multinomial": "multinomial",
+    "MultivariateNormal": "multivariate_normal",
     "NegativeBinomial": "negative_binomial", "Normal": "normal", "OneHotCategorical": "one_hot_categorical",
     "OneHotCategoricalStraightThrough": "one_hot_categorical", "Pareto": "pareto", "Poisson": "poisson", "RelaxedBernoulli":
     "relaxed_bernoulli", "RelaxedOneHotCategorical": "relaxed_categorical", "StudentT": "studentT",
