@@ -58,6 +58,7 @@ MAKERS = {
     "MultivariateNormal of an inverse": lambda t: t.distributions.MultivariateNormal(
         t.zeros(2), precision_matrix=t.stack([matrix(t), t.eye(2)])
     ),
+    "LKJCholesky": lambda t: t.distributions.LKJCholesky(3, t.tensor([0.5, 2.0])),
     "Independent": lambda t: t.distributions.Independent(t.distributions.Normal(t.zeros(3, 2), t.ones(3, 2)), 1),
     "Affine": lambda t: t.distributions.TransformedDistribution(
         t.distributions.Normal(t.zeros(2), t.ones(2)),
@@ -72,6 +73,7 @@ MAKERS = {
     ),
 }
 POINTS = {
+    "LKJCholesky": [[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.6, 0.8]],
     "Dirichlet": [[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]], "Pareto": [0.7, 1.5], "Categorical": [1, 2],
     "Categorical of logits": [1, 2], "OneHotCategorical": [0.0, 1.0, 0.0], "Multinomial": [1.0, 2.0, 2.0],
     "RelaxedOneHotCategorical": [[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]], "RelaxedOneHotCategorical of logits": [0.2, 0.3, 0.5],
@@ -197,6 +199,8 @@ def test_matrices():
 
 
 def test_errors():
+    same(lambda t: t.distributions.LKJCholesky(1))
+    same(lambda t: t.distributions.LKJCholesky(2).log_prob(t.eye(2) * 2))
     same(lambda t: t.distributions.MultivariateNormal(t.zeros(2)))
     same(lambda t: t.distributions.MultivariateNormal(t.tensor(0.0), t.eye(2)))
     same(lambda t: t.distributions.MultivariateNormal(t.zeros(2), t.zeros(2)))

@@ -159,6 +159,12 @@ def _is_positive_definite(x):
     return symmetric if not symmetric.all() else cholesky_ex(x).info == 0
 
 
+def _is_factor_of_correlations(x):
+    """A lower factor whose rows have length 1."""
+    close = (x.pow(2).sum(-1).sqrt() - 1).abs() < _C.finfo(x.dtype).eps * x.shape[-1] * 10
+    return close.all(-1) & lower_cholesky.check(x)
+
+
 dependent = _Dependent()
 boolean = _Simple("Boolean", lambda x: (x == 0) | (x == 1), True)
 one_hot = _Simple("OneHot", _is_one_hot, True, 1)
@@ -175,6 +181,7 @@ lower_cholesky = _Simple(
 )
 symmetric = _Simple("Symmetric", _is_symmetric, event_dim=2)
 positive_definite = _Simple("PositiveDefinite", _is_positive_definite, event_dim=2)
+corr_cholesky = _Simple("CorrCholesky", _is_factor_of_correlations, event_dim=2)
 _boolean, _real, _positive, _simplex, _unit_interval = boolean, real, positive, simplex, unit_interval
 
 __getattr__ = _getter(__name__)
