@@ -11,7 +11,7 @@
 #               SEED=7 and COUNT=500 as well
 # make parity-full   parity, and 500 random calls of every operator with both
 # make libraries     models of timm, transformers and torchvision against PyTorch's recorded losses, in an environment of
-#                    their own, .venv-libraries; libraries-full: all 163 of them
+#                    their own, .venv-libraries; libraries-full: all 164 of them
 PYTHON ?= python3
 # A PYTHON that is asked for by name has folders of its own, so that several versions are built side by side.
 ifeq ($(origin PYTHON),file)

@@ -180,6 +180,7 @@ int wk__segment_begin(wk__session *s) {
                            .between_steps = wk__session_between_steps,
                            .has_numbers = true,
                            .follows_tape = s->compiled->follows_tape,
+                           .ends_on_reads = true,
                            .checks_values = true};
   if (!s->tracer && !(s->tracer = wk__tracer_create(&owner))) {
     PyErr_NoMemory();

@@ -859,7 +859,7 @@ wk_status wk__trace_realize(wk_tensor *tensor, const char *why) {
   wk__tracer *t = wk__thread.tracer;
   if (!t) return wk__is_lazy(tensor) ? too_early() : WK_OK;
   if (t->running) return WK_OK;
-  if (!is_known_to(t, tensor)) return WK_OK;
+  if (!is_known_to(t, tensor) && (!t->owner.ends_on_reads || t->suspended)) return WK_OK;
   if (WK_UNLIKELY(t->tries)) return wk__trace_try_failed(t, why);
   return t->suspended && !t->may_end ? too_early() : end_trace(t, why);
 }

@@ -52,6 +52,8 @@ typedef struct wk__trace_owner {
   bool has_numbers; /* the graph has number inputs. A tape may still say of its numbers that they were one in another */
   bool follows_tape;  /* histories go on outside of the graph: a call is not recorded when an argument requires grad and
                          was written where its tape does not see it, since graph and tape would disagree */
+  bool ends_on_reads; /* the bytes of a real tensor are looked at by code that does not tell the owner: what follows
+                         from them holds for these bytes alone, so the trace ends */
   bool checks_values; /* real inputs have the values that the program has now: a call that fails with them is not
                          recorded */
 } wk__trace_owner;

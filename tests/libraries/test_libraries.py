@@ -1,7 +1,7 @@
 """Models of transformers, timm and torchvision as they are installed: wick's losses and gradient norms of two training
 steps are those that PyTorch 2.13 had (expected.json, by record.py), eager and compiled, with the same seeds.
 
-Twelve, twelve and six models; with WICK_ALL_MODELS=1 all of the benchmark. `wick.models.check` says what equal means.
+Thirteen, twelve and six models; with WICK_ALL_MODELS=1 all of the benchmark. `wick.models.check` says what equal means.
 """
 
 import json
@@ -18,8 +18,8 @@ EXPECTED = json.loads((HERE / "expected.json").read_text())
 REQUEST = {"do": "train", "full": False, "threads": 1, "time": False}
 FEW = """
 BartForConditionalGeneration BertForMaskedLM CLIPModel DebertaV2ForMaskedLM GPT2LMHeadModel Gemma3ForCausalLM
-LlamaForCausalLM MambaForCausalLM MixtralForCausalLM T5ForConditionalGeneration ViTForImageClassification
-WhisperForConditionalGeneration
+LlamaForCausalLM MambaForCausalLM MixtralForCausalLM OpenAIPrivacyFilterForTokenClassification T5ForConditionalGeneration
+ViTForImageClassification WhisperForConditionalGeneration
 
 beit_base_patch16_224 convnext_atto efficientvit_b0 eva02_tiny_patch14_224 levit_128s mixer_s16_224 mobilenetv3_small_050
 nf_resnet26 regnety_002 swin_tiny_patch4_window7_224 vit_tiny_patch16_224 xcit_nano_12_p16_224

@@ -10,6 +10,10 @@ def checked():
     torch.distributions.Distribution.set_default_validate_args(True)
 
 
+def matrix(t):
+    return t.tensor([[2.0, 0.5], [0.5, 1.0]])
+
+
 MAKERS = {
     "Normal": lambda t: t.distributions.Normal(t.tensor([0.5, -1.0]), t.tensor([1.0, 2.0])),
     "Laplace": lambda t: t.distributions.Laplace(t.tensor([0.5, -1.0]), t.tensor([1.0, 2.0])),
@@ -47,6 +51,14 @@ MAKERS = {
     "Poisson": lambda t: t.distributions.Poisson(t.tensor([0.3, 4.0])),
     "Binomial": lambda t: t.distributions.Binomial(5, t.tensor([0.3, 0.7])),
     "NegativeBinomial": lambda t: t.distributions.NegativeBinomial(t.tensor([5.0, 2.0]), t.tensor([0.3, 0.7])),
+    "MultivariateNormal": lambda t: t.distributions.MultivariateNormal(t.tensor([0.5, -1.0]), matrix(t)),
+    "MultivariateNormal of a factor": lambda t: t.distributions.MultivariateNormal(
+        t.tensor([[0.5, -1.0], [1.0, 0.0]]), scale_tril=matrix(t).tril()
+    ),
+    "MultivariateNormal of an inverse": lambda t: t.distributions.MultivariateNormal(
+        t.zeros(2), precision_matrix=t.stack([matrix(t), t.eye(2)])
+    ),
+    "LKJCholesky": lambda t: t.distributions.LKJCholesky(3, t.tensor([0.5, 2.0])),
     "Independent": lambda t: t.distributions.Independent(t.distributions.Normal(t.zeros(3, 2), t.ones(3, 2)), 1),
     "Affine": lambda t: t.distributions.TransformedDistribution(
         t.distributions.Normal(t.zeros(2), t.ones(2)),
@@ -61,6 +73,7 @@ MAKERS = {
     ),
 }
 POINTS = {
+    "LKJCholesky": [[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.6, 0.8]],
     "Dirichlet": [[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]], "Pareto": [0.7, 1.5], "Categorical": [1, 2],
     "Categorical of logits": [1, 2], "OneHotCategorical": [0.0, 1.0, 0.0], "Multinomial": [1.0, 2.0, 2.0],
     "RelaxedOneHotCategorical": [[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]], "RelaxedOneHotCategorical of logits": [0.2, 0.3, 0.5],
@@ -130,7 +143,7 @@ def test_cumulative(name):
 @pytest.mark.parametrize(
     "name",
     ["Normal", "Laplace", "Exponential", "Gamma", "Beta", "Dirichlet", "Bernoulli", "Categorical", "Geometric",
-     "Poisson", "Independent", "OneHotCategorical"],
+     "Poisson", "Independent", "OneHotCategorical", "MultivariateNormal", "MultivariateNormal of a factor"],
 )  # fmt: skip
 def test_divergence(name):
     from test_distributions_parity import MAKERS
@@ -146,6 +159,8 @@ def test_divergence(name):
             "Bernoulli": lambda: t.distributions.Bernoulli(0.4),
             "Geometric": lambda: t.distributions.Geometric(0.4),
             "Poisson": lambda: t.distributions.Poisson(2.0),
+            "MultivariateNormal": lambda: t.distributions.MultivariateNormal(t.ones(2), t.eye(2) * 2),
+            "MultivariateNormal of a factor": lambda: t.distributions.MultivariateNormal(t.ones(2), t.eye(2) * 2),
         }.get(name, lambda: p)()
         return t.distributions.kl_divergence(p, q)
 
@@ -164,7 +179,34 @@ def test_derivatives():
     same(run, tolerance=1e-5)
 
 
+def test_matrices():
+    def run(t):
+        made = MAKERS["MultivariateNormal of a factor"](t).expand((3, 2))
+        names = ("covariance_matrix", "precision_matrix", "scale_tril")
+        t.manual_seed(1)
+        return *(getattr(made, name) for name in names), made.batch_shape, made.rsample(), made.log_prob(t.ones(2))
+
+    same(run, tolerance=1e-5)
+
+    def gradients(t):
+        loc, factor = t.zeros(2, requires_grad=True), matrix(t).tril().requires_grad_()
+        t.manual_seed(1)
+        made = t.distributions.MultivariateNormal(loc, scale_tril=factor)
+        (made.rsample().sum() + made.log_prob(t.ones(2)) + made.entropy()).backward()
+        return loc.grad, factor.grad
+
+    same(gradients, tolerance=1e-5)
+
+
 def test_errors():
+    same(lambda t: t.distributions.LKJCholesky(1))
+    same(lambda t: t.distributions.LKJCholesky(2).log_prob(t.eye(2) * 2))
+    same(lambda t: t.distributions.MultivariateNormal(t.zeros(2)))
+    same(lambda t: t.distributions.MultivariateNormal(t.tensor(0.0), t.eye(2)))
+    same(lambda t: t.distributions.MultivariateNormal(t.zeros(2), t.zeros(2)))
+    same(lambda t: t.distributions.MultivariateNormal(t.zeros(2), scale_tril=t.zeros(2)))
+    same(lambda t: t.distributions.MultivariateNormal(t.zeros(2), -t.eye(2)))
+    same(lambda t: t.distributions.MultivariateNormal(t.zeros(2), t.eye(2)).log_prob(t.zeros(3)))
     same(lambda t: t.distributions.Normal(0.0, -1.0))
     same(lambda t: t.distributions.Categorical())
     same(lambda t: t.distributions.Uniform(1.0, 0.0))

@@ -785,3 +785,17 @@ def test_signatures():
     assert list(inspect.signature(nn.Dropout).parameters) == ["p", "inplace"] and not hasattr(
         nn.Dropout, "__signature__"
     )
+
+
+@pytest.mark.parametrize(("keys", "values"), [(2, 4), (4, 2), (1, 2)])
+def test_attention_with_heads_of_keys_and_values_that_differ(keys, values):
+    q, k, v = (wick.randn(2, heads, 3, 8) for heads in (4, keys, values))
+    whole = [t.repeat_interleave(4 // t.shape[1], 1) for t in (k, v)]
+    attention = F.scaled_dot_product_attention
+    wick.testing.assert_close(attention(q, k, v, enable_gqa=True), attention(q, *whole))
+
+
+def test_attention_with_heads_that_do_not_divide():
+    q, k, v = (wick.randn(1, heads, 3, 8) for heads in (4, 3, 4))
+    with pytest.raises(RuntimeError, match="Number of heads in key and value must divide the number of heads in"):
+        F.scaled_dot_product_attention(q, k, v, enable_gqa=True)

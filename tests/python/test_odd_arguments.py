@@ -788,3 +788,12 @@ def test_unpooled_images_keep_channels_last():
     x = wick.randn(1, 2, 4, 4).contiguous(memory_format=wick.channels_last)
     pooled, places = wick.nn.functional.max_pool2d(x, 2, return_indices=True)
     assert wick.nn.functional.max_unpool2d(pooled, places, 2).is_contiguous(memory_format=wick.channels_last)
+
+
+@pytest.mark.parametrize("element", ["a", None, [1.0], (1,)])
+def test_what_no_tensor_contains(element):
+    with pytest.raises(
+        RuntimeError, match=f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}"
+    ):
+        element in wick.ones(2)  # noqa: B015
+    assert 1.0 in wick.ones(2) and 2j not in wick.ones(2) and wick.tensor(1.0) in wick.ones(2)

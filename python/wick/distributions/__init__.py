@@ -17,8 +17,9 @@ from .transforms import *  # noqa: F403
 _LATE = {
     "Bernoulli": "bernoulli", "Beta": "beta", "Binomial": "binomial", "Categorical": "categorical", "Cauchy":
     "cauchy", "Chi2": "chi2", "Dirichlet": "dirichlet", "Exponential": "exponential", "Gamma": "gamma", "Geometric":
-    "geometric", "Gumbel": "gumbel", "HalfCauchy": "half_cauchy", "HalfNormal": "half_normal", "Laplace": "laplace",
+    "geometric", "Gumbel": "gumbel", "HalfCauchy": "half_cauchy", "HalfNormal": "half_normal", "LKJCholesky": "lkj_cholesky", "Laplace": "laplace",
     "LogNormal": "log_normal", "MixtureSameFamily": "mixture_same_family", "Multinomial": "multinomial",
+    "MultivariateNormal": "multivariate_normal",
     "NegativeBinomial": "negative_binomial", "Normal": "normal", "OneHotCategorical": "one_hot_categorical",
     "OneHotCategoricalStraightThrough": "one_hot_categorical", "Pareto": "pareto", "Poisson": "poisson", "RelaxedBernoulli":
     "relaxed_bernoulli", "RelaxedOneHotCategorical": "relaxed_categorical", "StudentT": "studentT",

@@ -147,6 +147,24 @@ def _is_lower(x):
     return (x.tril() == x).flatten(-2).all(-1)
 
 
+def _is_symmetric(x):
+    square = x.dim() >= 2 and x.shape[-1] == x.shape[-2]
+    return _C.isclose(x, x.mT, atol=1e-6).all(-1).all(-1) if square else x.new_zeros(x.shape[:-2], dtype=_C.bool)
+
+
+def _is_positive_definite(x):
+    from ..linalg import cholesky_ex
+
+    symmetric = _is_symmetric(x)
+    return symmetric if not symmetric.all() else cholesky_ex(x).info == 0
+
+
+def _is_factor_of_correlations(x):
+    """A lower factor whose rows have length 1."""
+    close = (x.pow(2).sum(-1).sqrt() - 1).abs() < _C.finfo(x.dtype).eps * x.shape[-1] * 10
+    return close.all(-1) & lower_cholesky.check(x)
+
+
 dependent = _Dependent()
 boolean = _Simple("Boolean", lambda x: (x == 0) | (x == 1), True)
 one_hot = _Simple("OneHot", _is_one_hot, True, 1)
@@ -161,6 +179,9 @@ lower_triangular = _Simple("LowerTriangular", _is_lower, event_dim=2)
 lower_cholesky = _Simple(
     "LowerCholesky", lambda x: _is_lower(x) & (x.diagonal(dim1=-2, dim2=-1) > 0).all(-1), event_dim=2
 )
+symmetric = _Simple("Symmetric", _is_symmetric, event_dim=2)
+positive_definite = _Simple("PositiveDefinite", _is_positive_definite, event_dim=2)
+corr_cholesky = _Simple("CorrCholesky", _is_factor_of_correlations, event_dim=2)
 _boolean, _real, _positive, _simplex, _unit_interval = boolean, real, positive, simplex, unit_interval
 
 __getattr__ = _getter(__name__)

@@ -90,6 +90,7 @@ LANGUAGE = {
     "ModernBertForMaskedLM": {"local_attention": 8},
     "OPTForCausalLM": {"ffn_dim": 64, "word_embed_proj_dim": 32},
     "Olmo2ForCausalLM": {},
+    "OpenAIPrivacyFilterForTokenClassification": {**EXPERTS, "sliding_window": 8},
     "PLBartForConditionalGeneration": {},
     "PegasusForConditionalGeneration": {},
     "Phi3ForCausalLM": {},
@@ -147,6 +148,8 @@ def text_batch(torch, config, full, task):
         return batch | ends
     if task == "SequenceClassification":
         return batch | {"labels": integers(torch, shape[:1], config.num_labels)}
+    if task == "TokenClassification":
+        return batch | {"labels": integers(torch, shape, config.num_labels)}
     return batch | {"labels": batch["input_ids"]}
 
 

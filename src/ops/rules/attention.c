@@ -327,6 +327,17 @@ static wk_status check(const wk_tensor *q, const wk_tensor *k, const wk_tensor *
   return check_mask(mask, q, k);
 }
 
+/* Grouped heads: each of the keys' or values' stands for several of the queries'. They may differ in their number. */
+static wk_tensor *with_heads_of(const wk_tensor *q, wk_tensor *t) {
+  wk_int wanted = q->sizes[q->ndim - 3], heads = t->sizes[t->ndim - 3];
+  if (wk_int_eq(wanted, heads)) return t;
+  if (wk_int_eq(heads, wk_int_of(0)) || !wk_int_eq(wk_int_mod(wanted, heads), wk_int_of(0))) {
+    (void)wk_fail(WK_RUNTIME_ERROR, "Number of heads in key and value must divide the number of heads in ");
+    return NULL;
+  }
+  return wk_repeat_interleave_self_int(t, wk_int_floordiv(wanted, heads), wk__v_int(-3), (wk_value){0});
+}
+
 static bool rows_are_dense(const wk_tensor *t) { return wk_int_eq(t->strides[t->ndim - 1], wk_int_of(1)); }
 
 wk_status wk__compose_attention(wk__call *c) {
@@ -345,11 +356,9 @@ wk_status wk__compose_attention(wk__call *c) {
     if (mask && mask->dtype != WK_BOOL) mask = wk__in_dtype(mask, wide);
     if (!q || (wk__arg_tensor(c, A_attn_mask) && !mask)) k = NULL;
   }
-  if (k && value && wk__arg_bool(c, A_enable_gqa) && q->ndim >= 3 &&
-      !wk_int_eq(q->sizes[q->ndim - 3], k->sizes[k->ndim - 3])) { /* grouped heads */
-    wk_int repeats = wk_int_floordiv(q->sizes[q->ndim - 3], k->sizes[k->ndim - 3]);
-    k = wk_repeat_interleave_self_int(k, repeats, wk__v_int(-3), (wk_value){0});
-    value = wk_repeat_interleave_self_int(value, repeats, wk__v_int(-3), (wk_value){0});
+  if (k && value && wk__arg_bool(c, A_enable_gqa) && q->ndim >= 3) {
+    k = with_heads_of(q, k);
+    value = k ? with_heads_of(q, value) : NULL;
   }
   wk_tensor *results[2] = {NULL};
   if (k && value && fits_flash(q, k, value, mask, dropout)) {

@@ -857,6 +857,12 @@ static int tensor_contains(PyObject *self, PyObject *element) {
       wk__overridden_method(state_of(self), "__contains__", (PyObject *[]){self, element}, 2, NULL, &result))
     return truth_of(result);
   PyObject *hits = PyObject_RichCompare(self, element, Py_EQ);
+  if (hits && PyBool_Check(hits)) { /* Python's own answer, for what the tensor cannot be compared with */
+    Py_DECREF(hits);
+    PyErr_Format(PyExc_RuntimeError, "Tensor.__contains__ only supports Tensor or scalar, but you passed in a %R.",
+                 (PyObject *)Py_TYPE(element));
+    return -1;
+  }
   PyObject *any = hits ? PyObject_CallMethod(hits, "any", NULL) : NULL;
   int truth = any ? PyObject_IsTrue(any) : -1;
   Py_XDECREF(hits);
