@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "dynamo/capture/known.h"
 #include "dynamo/capture/numbers.h"
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
@@ -182,9 +183,11 @@ static void note_endings(wk__session *s, wk__activation *a) {
   }
 }
 
-static void give_to_c_code(const wk__session *s, const wk__activation *a, PyObject *value) {
+/* It may compare what it is given, and so look at what that holds. */
+static void give_to_c_code(wk__session *s, wk__activation *a, PyObject *value) {
   if (s->handing && a->outer && s->handing == &a->outer->frame) return;
   wk__settle(s->recording, value);
+  if (!wk__usable(&a->frame, value)) s->reason[0] = 0; /* C code that looks at such things is refused by itself */
   if (wk__holds_identity(s->recording, value)) wk__record_failed(s->recording, "C code is given an id()");
 }
 

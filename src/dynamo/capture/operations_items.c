@@ -235,7 +235,7 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
 }
 
 /* What a dictionary does about a key that it has not: guarded to be missing. A defaultdict puts in what its factory
- * gives; a class with __missing__, or an error, is found by C code. */
+ * gives; a class with __missing__, or an error, is found by C code. reg: -1: the region has made it. */
 static PyObject *missing_item(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   PyObject *hook = PyUnicode_InternFromString("__missing__");
   PyObject *missing = hook ? wk__type_attribute(Py_TYPE(owner), hook) : NULL;
@@ -245,7 +245,7 @@ static PyObject *missing_item(wk__frame *f, wk__recording *r, wk__reg reg, PyObj
   if (!by_factory) return wk__refuse(f, "a missing key of a %s", Py_TYPE(owner)->tp_name);
   PyObject *name = PyUnicode_InternFromString("default_factory"), *item = NULL;
   PyObject *factory = name ? PyObject_GetAttr(owner, name) : NULL;
-  if (factory && wk__observe(r, BINDING, factory, WK__READ_ATTRIBUTE, reg, 0, name) < 0)
+  if (factory && reg >= 0 && wk__observe(r, BINDING, factory, WK__READ_ATTRIBUTE, reg, 0, name) < 0)
     item = wk__failed(f, r);
   else if (factory)
     item = factory == Py_None ? PyObject_GetItem(owner, key) : wk__called_within(f, r, factory);
@@ -415,8 +415,17 @@ static PyObject *item_of_sequence(wk__frame *f, wk__recording *r, wk__reg reg, P
   PyObject *found = wk__from_sequence(owner, place);
   r->last_fresh = NULL;
   if (wk__observe(r, BINDING, found, WK__READ_ITEM, reg, place, NULL) < 0) return wk__failed(f, r);
-  bool given = r->last_fresh || wk__passed_on(f, found); /* whoever gets it may look at what it holds */
+  /* Whoever gets it may look at what it holds. */
+  bool given = r->last_fresh || wk__holds_changing(r, found) || wk__passed_on(f, found);
   return given ? wk__as_read(r, found) : NULL;
+}
+
+/* The region has made the dictionary, others can see it, and it has no such key: what it puts there is noted. */
+static bool is_missing_of_seen(const wk__recording *r, PyObject *owner, PyObject *key) {
+  if (!PyDict_Check(owner) || PyDict_CheckExact(owner) || wk__reg_find(r, owner) < 0) return false;
+  bool missing = has_dict_items(owner) && !PyDict_GetItemWithError(owner, key);
+  PyErr_Clear(); /* it comes again */
+  return missing;
 }
 
 PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
@@ -429,6 +438,7 @@ PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
   if (place >= 0) return item_of_sequence(f, r, reg, owner, place);
   PyObject *put = reg >= 0 ? item_that_was_put(r, reg, owner, key) : NULL;
   if (put) return Py_NewRef(put);
+  if (reg < 0 && is_missing_of_seen(r, owner, key)) return missing_item(f, r, -1, owner, key);
   if (PyType_Check(owner)) return wk__plain_item(f, owner, key); /* list[int] */
   bool tensor = wk__is_tensor_object(f, owner);
   if (!(takes_references(f, owner) ? wk__passed_on(f, owner) : wk__usable(f, owner))) return NULL;

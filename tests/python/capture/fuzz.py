@@ -6,7 +6,7 @@
 
 A program is a helper class, helper functions and `f(x, y, n, a, l, d, o, log)`. It does arithmetic, views, writes in
 place, loops, branches on numbers and on values of tensors, breaks (print, item, tolist), try, with, closures, early
-returns, classes of its own, generators that are talked to, containers that let go of what says when it dies, and lets destructors, callbacks and signals run. Programs may raise: then both runs have to. All loops are short.
+returns, classes of its own, generators that are talked to, containers that let go of what says when it dies, what is in fuzz_objects.py, and lets destructors, callbacks and signals run. Programs may raise: then both runs have to. All loops are short.
 
 Every second program is about sizes: its tensors and its integer have other ones in almost every call, and it does more
 with them: arithmetic, comparisons, views and new tensors of such sizes, sizes in containers, attributes and results."""
@@ -14,6 +14,7 @@ with them: arithmetic, comparisons, views and new tensors of such sizes, sizes i
 # ruff: noqa: E741
 
 import argparse
+import builtins
 import contextlib
 import gc
 import io
@@ -25,15 +26,19 @@ import time
 sys.path.insert(0, os.path.dirname(__file__))
 
 from capture_harness import Box, Description, call_once, gradients, numbers  # noqa: E402, F401
+from fuzz_objects import Objects  # noqa: E402
 
 import wick  # noqa: E402
 from wick._C import Compiled, _run_program  # noqa: E402
 
 HEADER = """
+import collections
 import contextlib
 import gc
 import signal
 import weakref
+
+from wick.utils.checkpoint import checkpoint
 
 
 class Cell:
@@ -111,7 +116,7 @@ def talk(t):
 """
 
 
-class Program:
+class Program(Objects):
     """Writes the lines of one program; every choice comes from its own generator of random numbers."""
 
     def __init__(self, seed):
@@ -660,6 +665,13 @@ class Program:
             (self.managed, 0.7),
             (self.ending, 1),
             (self.letting_go, 1),
+            (self.deque_, 0.8),
+            (self.weak, 0.6),
+            (self.hook, 0.5),
+            (self.optimizer, 0.4),
+            (self.checkpoint_, 0.5),
+            (self.scan, 0.8),
+            (self.rates, 0.8),
             (self.early, 0.7),
             (self.random_numbers, 0.5),
             (self.about_sizes, 8 if self.sizes else 0),
@@ -813,7 +825,8 @@ def run_as_program(source, grad, sizes, hot_rounds):
     else:
         every = [inputs(turn, grad) for turn in (0, 0, 1, 2, 3, 0, 1, 0)]
     every += every[:4]  # on what the first calls have left
-    space = {"wick": wick, "__name__": "fuzzed", "every": collected_between(every), "out": []}
+    space = {"__builtins__": builtins, "wick": wick, "__name__": "fuzzed", "out": []}
+    space["every"] = collected_between(every)
     output = io.StringIO()
     wick.manual_seed(5)
     with contextlib.redirect_stdout(output):

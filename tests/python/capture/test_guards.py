@@ -259,11 +259,33 @@ NESTED = {
     "generator": lambda rows: sorted(r for r in rows)[0] is rows[0],
     "zip": lambda rows: sorted(zip(rows, [1, 2], strict=True))[0][1],
     "key": lambda rows: sorted([0, 1], key=lambda k: rows[k])[0],
+    "key of a dictionary": lambda rows: sorted([0, 1], key=lambda k: {0: rows}[0][k])[0],
     "iterator": lambda rows: max(iter(rows)) is rows[0],
     "map": lambda rows: sorted(map(lambda k: rows[k], [0, 1]))[0] is rows[0],
     "values": lambda rows: sorted({"a": rows[0], "b": rows[1]}.values())[0] is rows[0],
     "text": lambda rows: str({"rows": [rows]}),
 }
+
+
+class Pair:
+    def __init__(self, first, second):
+        self.first, self.second = first, second
+
+
+KEYS = {
+    "of a dictionary": (lambda o: max([0, 1], key=lambda k: o[k]), lambda a, b: {0: a, 1: b}),
+    "attributes": (lambda o: sorted(["first", "second"], key=lambda k: getattr(o, k)), Pair),
+    "one of the region's": (lambda o: sorted([0, 1], key=lambda k: o if k else [2]), lambda a, b: a),
+    "a list of such": (lambda o: min([0, 1], key=lambda k: [o[k], 1]), lambda a, b: {0: a, 1: b}),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_what_a_key_function_gives_to_c_code_is_checked(name):
+    function, make = KEYS[name]
+    compiled = Compiled(lambda x, o: (x * 2, function(o)))
+    for first, second in (([3], [1]), ([0], [5]), ([3], [1])):
+        assert compiled(x_(), make(first, second))[1] == function(make(first, second))
 
 
 @pytest.mark.parametrize("name", NESTED)

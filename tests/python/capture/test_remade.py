@@ -187,3 +187,59 @@ def test_a_class_with_a_type_parameter():
     for _ in range(2):
         made = compiled(torch.ones(1))
         assert type(made) is Holder and made.value == 2 and made.__orig_class__ == Holder[int]
+
+
+KEPT = []
+
+
+class Holder:
+    pass
+
+
+def default_of_a_dictionary(x):
+    o = Holder()
+    o.table = collections.defaultdict(dict)
+    KEPT.append(o)
+    o.table["a"]["b"] = x * 2
+    return x
+
+
+def default_of_an_attribute(x):
+    o = Holder()
+    o.table = collections.defaultdict(list)
+    KEPT.append(o)
+    o.table["a"].append(x)
+    o.table["a"].append(len(o.table["c"]))
+    return x
+
+
+def state_of_an_optimizer(x):
+    o = Holder()
+    weight = torch.nn.Parameter(torch.ones(2))
+    o.table = torch.optim.SGD([weight], lr=0.1, momentum=0.9).state
+    KEPT.append(o)
+    o.table[weight]["momentum_buffer"] = x + 1
+    return x
+
+
+def optimizer(x):
+    o = Holder()
+    KEPT.append(o)
+    weight = torch.nn.Parameter(torch.ones(2))
+    o.made = torch.optim.Adam([weight])
+    (weight * x).sum().backward()
+    o.made.step()
+    o.table = o.made.state
+    return x
+
+
+@pytest.mark.parametrize(
+    "function", [default_of_a_dictionary, default_of_an_attribute, state_of_an_optimizer, optimizer]
+)
+def test_what_a_dictionary_gets_by_default_behind_its_being_seen(function):
+    compiled, seen = torch.compile(function), []
+    for call in (function, compiled, compiled, compiled):
+        KEPT.clear()
+        call(torch.ones(2))
+        seen.append(str(KEPT[0].table))
+    assert len(set(seen)) == 1 and "tensor" in seen[0]
