@@ -251,6 +251,12 @@ static bool know_referent(wk__frame *f, wk__recording *r, PyObject *reference) {
   return true;
 }
 
+static bool points_at_nothing(PyObject *reference) {
+  PyObject *referent = wk__weak_referent(reference);
+  Py_DECREF(referent);
+  return referent == Py_None;
+}
+
 static bool usable(inspection i, PyObject *o) {
   enum { MAX_NESTING = 8 };
   wk__frame *f = i.f;
@@ -279,7 +285,7 @@ static bool usable(inspection i, PyObject *o) {
   if (is_harmless(f, o)) return wk__know_bound(f, r, o);
   if (wk__known_class(t) == WK__CLASS_VALUE) return wk__is_that_one(r, o);
   bool weak = t == wk__weak_reference_type();
-  if (weak && i.looks && PyWeakref_GET_OBJECT(o) != Py_None) return know_referent(f, r, o);
+  if (weak && i.looks && !points_at_nothing(o)) return know_referent(f, r, o);
   if (weak && !i.looks) return true;
   if (wk__is_deque(o)) return t->tp_traverse(o, visit, &i) == 0;
   if (wk__is_own_object(r, o)) return held_usable(i, o);

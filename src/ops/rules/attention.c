@@ -257,7 +257,7 @@ static wk_status fused(wk__call *c, wk_tensor *q, wk_tensor *k, wk_tensor *value
 
 /* A bool mask as numbers to add: 0 and minus infinity. */
 static wk_tensor *additive(wk_tensor *mask, const wk_tensor *like) {
-  wk_int shape[1];
+  wk_int shape[1] = {wk_int_of(0)};
   if (!mask || mask->dtype != WK_BOOL) return mask;
   wk_tensor *zero = wk_new_zeros((wk_tensor *)like, shape, 0, WK_DTYPE_NONE, (wk_value){0});
   return wk_where_ScalarOther(mask, zero, wk__v_double(-INFINITY));
