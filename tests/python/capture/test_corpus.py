@@ -1,6 +1,5 @@
 """Some hundred short functions: captured and replayed they do what they do plainly, in as many graphs as they state."""
 
-import gc
 import importlib
 import os
 import sys
@@ -15,14 +14,7 @@ from wick._C import _dynamo_evaluate as evaluate  # noqa: E402
 
 FILES = sorted(f[:-3] for f in os.listdir(os.path.dirname(__file__)) if f.startswith("corpus_") and f.endswith(".py"))
 MODULES = [importlib.import_module(name) for name in FILES]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few_objects_for_the_collector():
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+pytestmark = pytest.mark.usefixtures("few_objects_for_the_collector")
 
 
 def parameters():

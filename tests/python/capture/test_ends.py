@@ -12,6 +12,8 @@ import pytest
 import wick as torch
 from wick import nn
 
+pytestmark = pytest.mark.usefixtures("few_objects_for_the_collector")
+
 LOG, KEPT = [], []
 KEY = object()
 

@@ -8,6 +8,8 @@ import pytest
 
 import wick as torch
 
+pytestmark = pytest.mark.usefixtures("few_objects_for_the_collector")
+
 LOG = []
 X = torch.ones(2)
 
