@@ -131,9 +131,18 @@ static int look_at_held(PyObject *o, void *context) {
   d->known = known_before;
   return d->aloud;
 }
+
+/* From 3.13 on a dictionary of attributes does not visit the values that lie in its object. */
+static void visit_held(PyObject *container, visitproc visit, void *context) {
+  PyObject *key, *value;
+  if (!PyDict_Check(container) && Py_TYPE(container)->tp_traverse)
+    Py_TYPE(container)->tp_traverse(container, visit, context);
+  for (Py_ssize_t at = 0; PyDict_Check(container) && PyDict_Next(container, &at, &key, &value);)
+    if (visit(key, context) || visit(value, context)) return;
+}
+
 static void look_at_all_held(PyObject *container, death *d) {
-  if (PyObject_IS_GC(container) && Py_TYPE(container)->tp_traverse)
-    Py_TYPE(container)->tp_traverse(container, look_at_held, d);
+  if (PyObject_IS_GC(container)) visit_held(container, look_at_held, d);
 }
 
 static void begin(death *d) { d->let_go = d->others && d->others->let_go ? d->others->let_go : &d->own; }
