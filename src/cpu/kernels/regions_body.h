@@ -1,20 +1,9 @@
 /* Regions of images and their bins: the host's text (vision.c) and the device's (cuda/on_device/regions.c). Who
  * includes it has math.h. Tests: tests/python/test_vision.py, tests/cuda/test_vision.py. */
+#include "cpu/kernels/regions.h"
 #include "cpu/kernels/rounded.h"
 
 #define MOST_SAMPLES 65536.0 /* of a bin, each way */
-
-typedef struct regions {
-  const void *rois; /* (K, 5) */
-  void *images;     /* (N, C, H, W): read, or the gradient that is written */
-  void *bins;       /* (K, C, rows, columns): written, or the gradient that is read */
-  int32_t *argmax;  /* the same, or NULL */
-  int64_t image_count, channels, height, width, count, rows, columns;
-  double scale;
-  int64_t sampling; /* places of a bin each way; 0: as many as it has pixels */
-  bool aligned, wide;
-  int failed; /* the host's: why a region cannot be used */
-} regions;
 
 /* ---- means of places between the pixels ---- */
 
@@ -38,7 +27,7 @@ static bool find_pixels(bool wide, double x, int64_t size, int64_t *low, int64_t
   return true;
 }
 
-static place place_at(const regions *r, double y, double x) {
+static place place_at(const wk__regions *r, double y, double x) {
   place p = {{0}, {0}};
   int64_t top, bottom, left, right;
   double below, beyond;
@@ -60,7 +49,7 @@ typedef struct side {
 } side;
 
 /* False: it has too many places. */
-static bool find_side(const regions *r, int64_t k, int first, int64_t bins, side *s) {
+static bool find_side(const wk__regions *r, int64_t k, int first, int64_t bins, side *s) {
   bool wide = r->wide;
   double offset = r->aligned ? 0.5 : 0, scale = rounded(wide, r->scale);
   s->begin = rounded(wide, rounded(wide, element(r->rois, wide, 5 * k + first) * scale) - offset);
@@ -83,8 +72,8 @@ static double coordinate(bool wide, const side *s, int64_t bin, int64_t i) {
 /* ---- largest elements ---- */
 
 /* The pixels of a bin in one direction: from begin to end - 1. */
-static void find_bin(const regions *r, int64_t k, int first, int64_t bin, int64_t bins, int64_t size, int64_t *begin,
-                     int64_t *end) {
+static void find_bin(const wk__regions *r, int64_t k, int first, int64_t bin, int64_t bins, int64_t size,
+                     int64_t *begin, int64_t *end) {
   bool wide = r->wide;
   double scale = rounded(wide, r->scale), edge[2];
   for (int i = 0; i < 2; i++) {

@@ -95,18 +95,18 @@ wk_status wk__cpu_vision_nms(wk__call *c) {
 enum { NO_IMAGE = 1, TOO_LARGE, NO_MEMORY };
 
 /* Threads share the regions. */
-static void note_failure(regions *r, int why) { __atomic_store_n(&r->failed, why, __ATOMIC_SEQ_CST); }
-static bool has_failed(const regions *r) { return __atomic_load_n(&r->failed, __ATOMIC_SEQ_CST) != 0; }
+static void note_failure(wk__regions *r, int why) { __atomic_store_n(&r->failed, why, __ATOMIC_SEQ_CST); }
+static bool has_failed(const wk__regions *r) { return __atomic_load_n(&r->failed, __ATOMIC_SEQ_CST) != 0; }
 
 /* The image of a region, -1 when there is none of its number. */
-static int64_t image_of(regions *r, int64_t k) {
+static int64_t image_of(wk__regions *r, int64_t k) {
   double image = element(r->rois, r->wide, 5 * k);
   if (image >= 0 && image < (double)r->image_count) return (int64_t)image;
   note_failure(r, NO_IMAGE);
   return -1;
 }
 
-static wk_status failure(const regions *r) {
+static wk_status failure(const wk__regions *r) {
   switch (r->failed) {
     case 0:
       return WK_OK;
@@ -129,7 +129,7 @@ typedef struct grid {
 } grid;
 
 /* The places of region k; to be freed. False, with the reason noted, when there are none to be had. */
-static bool find_places(regions *r, int64_t k, grid *g) {
+static bool find_places(wk__regions *r, int64_t k, grid *g) {
   side down, across;
   if (!find_side(r, k, 2, r->rows, &down) || !find_side(r, k, 1, r->columns, &across)) {
     note_failure(r, TOO_LARGE);
@@ -179,7 +179,7 @@ MEANS(float)
 MEANS(double)
 
 static void align_regions(void *context, int64_t begin, int64_t end) {
-  regions *r = context;
+  wk__regions *r = context;
   int64_t plane = r->height * r->width, bins = r->rows * r->columns;
   for (int64_t k = begin; k < end && !has_failed(r); k++) {
     int64_t image = image_of(r, k);
@@ -197,14 +197,14 @@ static void align_regions(void *context, int64_t begin, int64_t end) {
 }
 
 typedef struct one_region {
-  regions *r;
+  wk__regions *r;
   grid g;
   int64_t k, image;
 } one_region;
 
 static void add_channels(void *context, int64_t begin, int64_t end) {
   const one_region *one = context;
-  const regions *r = one->r;
+  const wk__regions *r = one->r;
   int64_t plane = r->height * r->width, bins = r->rows * r->columns;
   for (int64_t c = begin; c < end; c++) {
     int64_t to = (one->image * r->channels + c) * plane, from = (one->k * r->channels + c) * bins;
@@ -215,7 +215,7 @@ static void add_channels(void *context, int64_t begin, int64_t end) {
   }
 }
 
-static void add_regions(regions *r) {
+static void add_regions(wk__regions *r) {
   for (int64_t k = 0; k < r->count && !has_failed(r); k++) {
     one_region one = {.r = r, .k = k, .image = image_of(r, k)};
     if (one.image < 0 || !find_places(r, k, &one.g)) return;
@@ -243,7 +243,7 @@ LARGEST(float, FLT_MAX)
 LARGEST(double, DBL_MAX)
 
 static void pool_regions(void *context, int64_t begin, int64_t end) {
-  regions *r = context;
+  wk__regions *r = context;
   int64_t plane = r->height * r->width, bins = r->rows * r->columns;
   for (int64_t k = begin; k < end; k++) {
     int64_t image = image_of(r, k);
@@ -264,7 +264,7 @@ static void pool_regions(void *context, int64_t begin, int64_t end) {
 }
 
 /* Adds each bin's gradient to the pixel that it was. */
-static void add_largest(regions *r) {
+static void add_largest(wk__regions *r) {
   int64_t plane = r->height * r->width, bins = r->rows * r->columns;
   for (int64_t k = 0; k < r->count; k++) {
     int64_t image = image_of(r, k);
@@ -282,30 +282,13 @@ static void add_largest(regions *r) {
 
 /* ==================================================== calls ====================================================== */
 
-/* What the four have in common; `rois` and `given` (images, or the gradient of bins) are the caller's scope's. */
-static regions describe(const wk_tensor *rois, const wk_tensor *given, const wk_tensor *images, const wk_tensor *bins,
-                        double scale) {
-  return (regions){.rois = wk__data(rois),
-                   .images = wk__data(images),
-                   .bins = wk__data(bins),
-                   .image_count = wk__size(images, 0),
-                   .channels = wk__size(images, 1),
-                   .height = wk__size(images, 2),
-                   .width = wk__size(images, 3),
-                   .count = wk__size(rois, 0),
-                   .rows = wk__size(bins, 2),
-                   .columns = wk__size(bins, 3),
-                   .scale = scale,
-                   .wide = given->dtype == WK_FLOAT64};
-}
-
-static int64_t regions_a_thread(const regions *r) { return 1 + GRAIN / (r->channels * r->rows * r->columns + 1); }
+static int64_t regions_a_thread(const wk__regions *r) { return 1 + GRAIN / (r->channels * r->rows * r->columns + 1); }
 
 static wk_status roi_align(wk__call *c) {
   WK__ARGS(vision_roi_align);
   wk_tensor *input = wk_contiguous(c->args[A_input].tensor, NULL), *rois = wk_contiguous(c->args[A_rois].tensor, NULL);
   if (!input || !rois) return wk_error_category();
-  regions r = describe(rois, input, input, c->outputs[0], c->args[A_spatial_scale].number);
+  wk__regions r = wk__vision_regions(rois, input, c->outputs[0], &c->args[A_spatial_scale]);
   r.sampling = wk__arg_int(c, A_sampling_ratio), r.aligned = wk__arg_bool(c, A_aligned);
   wk__parallel_for(r.count, regions_a_thread(&r), align_regions, &r);
   return failure(&r);
@@ -315,7 +298,7 @@ static wk_status roi_align_backward(wk__call *c) {
   WK__ARGS(vision_roi_align_backward);
   wk_tensor *grad = wk_contiguous(c->args[A_grad].tensor, NULL), *rois = wk_contiguous(c->args[A_rois].tensor, NULL);
   if (!grad || !rois) return wk_error_category();
-  regions r = describe(rois, grad, c->outputs[0], grad, c->args[A_spatial_scale].number);
+  wk__regions r = wk__vision_regions(rois, c->outputs[0], grad, &c->args[A_spatial_scale]);
   r.sampling = wk__arg_int(c, A_sampling_ratio), r.aligned = wk__arg_bool(c, A_aligned);
   memset(r.images, 0, (size_t)wk__numel(c->outputs[0]) * wk__itemsize(c->outputs[0]));
   add_regions(&r);
@@ -326,7 +309,7 @@ static wk_status roi_pool(wk__call *c) {
   WK__ARGS(vision_roi_pool);
   wk_tensor *input = wk_contiguous(c->args[A_input].tensor, NULL), *rois = wk_contiguous(c->args[A_rois].tensor, NULL);
   if (!input || !rois) return wk_error_category();
-  regions r = describe(rois, input, input, c->outputs[0], c->args[A_spatial_scale].number);
+  wk__regions r = wk__vision_regions(rois, input, c->outputs[0], &c->args[A_spatial_scale]);
   r.argmax = (int32_t *)wk__data(c->outputs[1]);
   wk__parallel_for(r.count, regions_a_thread(&r), pool_regions, &r);
   return failure(&r);
@@ -337,7 +320,7 @@ static wk_status roi_pool_backward(wk__call *c) {
   wk_tensor *grad = wk_contiguous(c->args[A_grad].tensor, NULL), *rois = wk_contiguous(c->args[A_rois].tensor, NULL);
   wk_tensor *argmax = wk_contiguous(c->args[A_argmax].tensor, NULL);
   if (!grad || !rois || !argmax) return wk_error_category();
-  regions r = describe(rois, grad, c->outputs[0], grad, c->args[A_spatial_scale].number);
+  wk__regions r = wk__vision_regions(rois, c->outputs[0], grad, &c->args[A_spatial_scale]);
   r.argmax = (int32_t *)wk__data(argmax);
   memset(r.images, 0, (size_t)wk__numel(c->outputs[0]) * wk__itemsize(c->outputs[0]));
   add_largest(&r);

@@ -1,8 +1,6 @@
 /* Means and largest elements of the bins of regions, and their gradients, a thread a bin of a channel. Forward has the
- * host's bits; gradients are added in whatever order the threads come. In: a wk__cuda_regions. Tests:
+ * host's bits; gradients are added in whatever order the threads come. In: a wk__regions. Tests:
  * tests/cuda/test_vision.py. */
-#include "cuda/regions.h"
-
 #include <math.h>
 
 #include "cuda/on_device/device.h"
@@ -20,56 +18,38 @@ typedef struct bin {
   int64_t plane; /* its first pixel */
 } bin;
 
-INLINE regions regions_of(const wk__cuda_regions *j) {
-  return (regions){.rois = (const void *)j->rois,
-                   .images = (void *)j->images,
-                   .bins = (void *)j->bins,
-                   .argmax = (int32_t *)j->argmax,
-                   .image_count = j->image_count,
-                   .channels = j->channels,
-                   .height = j->height,
-                   .width = j->width,
-                   .count = j->count,
-                   .rows = j->rows,
-                   .columns = j->columns,
-                   .scale = j->scale,
-                   .sampling = j->sampling,
-                   .aligned = j->aligned,
-                   .wide = j->wide};
-}
-
 /* False: the region is of an image that is not there, which is noted. */
-INLINE bool find(const wk__cuda_regions *j, const regions *r, int64_t i, bin *b) {
+INLINE bool find(const wk__regions *r, int64_t i, bin *b) {
   int64_t bins = r->rows * r->columns, channel = i / bins % r->channels;
   *b = (bin){.at = i, .k = i / bins / r->channels, .row = i % bins / r->columns, .column = i % r->columns};
   double image = element(r->rois, r->wide, 5 * b->k);
   b->plane = ((int64_t)image * r->channels + channel) * r->height * r->width;
   if (image >= 0 && image < (double)r->image_count) return true;
-  note_index((faults *)j->faults, image >= -9e18 && image <= 9e18 ? (int64_t)image : -1, r->image_count, 0);
+  note_index((faults *)r->faults, image >= -9e18 && image <= 9e18 ? (int64_t)image : -1, r->image_count, 0);
   return false;
 }
 
-#define EACH_BIN(j, r, b)                                                     \
+#define EACH_BIN(r, b)                                                        \
   for (int64_t i_ = (int64_t)block_index() * thread_count() + thread_index(), \
-               n_ = (j)->count * (j)->channels * (j)->rows * (j)->columns;    \
+               n_ = (r)->count * (r)->channels * (r)->rows * (r)->columns;    \
        i_ < n_; i_ += (int64_t)block_count() * thread_count())                \
-    if (find(j, r, i_, b))
+    if (find(r, i_, b))
 
 /* ---- means ---- */
 
 /* The places of the bin; none where there are too many, which is noted. */
-INLINE bool find_sides(const wk__cuda_regions *j, const regions *r, const bin *b, side *down, side *across) {
+INLINE bool find_sides(const wk__regions *r, const bin *b, side *down, side *across) {
   if (find_side(r, b->k, 2, r->rows, down) && find_side(r, b->k, 1, r->columns, across)) return true;
-  note_index((faults *)j->faults, b->k, r->count, 0);
+  note_index((faults *)r->faults, b->k, r->count, 0);
   return false;
 }
 
-INLINE place place_of(const regions *r, const bin *b, const side *down, const side *across, int64_t y, int64_t x) {
+INLINE place place_of(const wk__regions *r, const bin *b, const side *down, const side *across, int64_t y, int64_t x) {
   return place_at(r, coordinate(r->wide, down, b->row, y), coordinate(r->wide, across, b->column, x));
 }
 
 #define MEAN(T)                                                                                                      \
-  INLINE void mean_##T(const regions *r, const bin *b, const side *down, const side *across) {                       \
+  INLINE void mean_##T(const wk__regions *r, const bin *b, const side *down, const side *across) {                   \
     const T *plane = (const T *)r->images + b->plane;                                                                \
     int64_t each = down->places * across->places;                                                                    \
     T sum = 0;                                                                                                       \
@@ -81,7 +61,7 @@ INLINE place place_of(const regions *r, const bin *b, const side *down, const si
       }                                                                                                              \
     ((T *)r->bins)[b->at] = sum / (T)(each > 0 ? each : 1);                                                          \
   }                                                                                                                  \
-  INLINE void add_mean_##T(const regions *r, const bin *b, const side *down, const side *across) {                   \
+  INLINE void add_mean_##T(const wk__regions *r, const bin *b, const side *down, const side *across) {               \
     T *plane = (T *)r->images + b->plane, grad = ((const T *)r->bins)[b->at];                                        \
     int64_t each = down->places * across->places;                                                                    \
     for (int64_t y = 0; y < down->places; y++)                                                                       \
@@ -105,40 +85,26 @@ INLINE void add_double(double *to, double x) {
 MEAN(float)
 MEAN(double)
 
-KERNEL(align_regions)(wk__cuda_regions given) {
-  const wk__cuda_regions *j = &given;
-  regions r = regions_of(j);
+INLINE void align(const wk__regions *r, bool backward) {
   bin b;
   side down, across;
-  EACH_BIN(j, &r, &b) {
-    if (!find_sides(j, &r, &b, &down, &across)) continue;
-    if (r.wide)
-      mean_double(&r, &b, &down, &across);
+  EACH_BIN(r, &b) {
+    if (!find_sides(r, &b, &down, &across)) continue;
+    if (r->wide)
+      backward ? add_mean_double(r, &b, &down, &across) : mean_double(r, &b, &down, &across);
     else
-      mean_float(&r, &b, &down, &across);
+      backward ? add_mean_float(r, &b, &down, &across) : mean_float(r, &b, &down, &across);
   }
 }
-
-KERNEL(align_regions_backward)(wk__cuda_regions given) {
-  const wk__cuda_regions *j = &given;
-  regions r = regions_of(j);
-  bin b;
-  side down, across;
-  EACH_BIN(j, &r, &b) {
-    if (!find_sides(j, &r, &b, &down, &across)) continue;
-    if (r.wide)
-      add_mean_double(&r, &b, &down, &across);
-    else
-      add_mean_float(&r, &b, &down, &across);
-  }
-}
+KERNEL(align_regions)(wk__regions given) { align(&given, false); }
+KERNEL(align_regions_backward)(wk__regions given) { align(&given, true); }
 
 /* ---- largest elements ---- */
 
 #define LEAST_float 0x1.fffffep+127f
 #define LEAST_double 0x1.fffffffffffffp+1023
 #define LARGEST(T)                                                                                               \
-  INLINE void largest_##T(const regions *r, const bin *b, const int64_t *rows, const int64_t *columns) {         \
+  INLINE void largest_##T(const wk__regions *r, const bin *b, const int64_t *rows, const int64_t *columns) {     \
     const T *plane = (const T *)r->images + b->plane;                                                            \
     bool empty = rows[1] <= rows[0] || columns[1] <= columns[0];                                                 \
     T best = empty ? 0 : -LEAST_##T;                                                                             \
@@ -152,31 +118,29 @@ KERNEL(align_regions_backward)(wk__cuda_regions given) {
 LARGEST(float)
 LARGEST(double)
 
-KERNEL(pool_regions)(wk__cuda_regions given) {
-  const wk__cuda_regions *j = &given;
-  regions r = regions_of(j);
+KERNEL(pool_regions)(wk__regions given) {
+  const wk__regions *r = &given;
   bin b;
-  EACH_BIN(j, &r, &b) {
+  EACH_BIN(r, &b) {
     int64_t rows[2], columns[2];
-    find_bin(&r, b.k, 2, b.row, r.rows, r.height, &rows[0], &rows[1]);
-    find_bin(&r, b.k, 1, b.column, r.columns, r.width, &columns[0], &columns[1]);
-    if (r.wide)
-      largest_double(&r, &b, rows, columns);
+    find_bin(r, b.k, 2, b.row, r->rows, r->height, &rows[0], &rows[1]);
+    find_bin(r, b.k, 1, b.column, r->columns, r->width, &columns[0], &columns[1]);
+    if (r->wide)
+      largest_double(r, &b, rows, columns);
     else
-      largest_float(&r, &b, rows, columns);
+      largest_float(r, &b, rows, columns);
   }
 }
 
-KERNEL(pool_regions_backward)(wk__cuda_regions given) {
-  const wk__cuda_regions *j = &given;
-  regions r = regions_of(j);
+KERNEL(pool_regions_backward)(wk__regions given) {
+  const wk__regions *r = &given;
   bin b;
-  EACH_BIN(j, &r, &b) {
-    int64_t place = r.argmax[b.at];
-    if (place < 0 || place >= r.height * r.width) continue;
-    if (r.wide)
-      add_double((double *)r.images + b.plane + place, ((const double *)r.bins)[b.at]);
+  EACH_BIN(r, &b) {
+    int64_t place = r->argmax[b.at];
+    if (place < 0 || place >= r->height * r->width) continue;
+    if (r->wide)
+      add_double((double *)r->images + b.plane + place, ((const double *)r->bins)[b.at]);
     else
-      add_float((float *)r.images + b.plane + place, ((const float *)r.bins)[b.at]);
+      add_float((float *)r->images + b.plane + place, ((const float *)r->bins)[b.at]);
   }
 }
