@@ -72,13 +72,13 @@ bool wk__know_bound(wk__frame *f, wk__recording *r, PyObject *o);
 void wk__note_keys(wk__frame *f, wk__recording *r, PyObject *const *keys, Py_ssize_t count, int step);
 void wk__note_key(wk__frame *f, wk__recording *r, PyObject *container, PyObject *key);
 /* The same of a key that register `container` is asked for, and those that the region has put there. */
-void wk__note_written_keys(wk__frame *f, wk__recording *r, wk__reg container, PyObject *key);
+void wk__note_written_keys(wk__recording *r, wk__reg container, PyObject *key);
 /* A key that is another object in each call, such as a tensor: each asks the dictionary for its own. */
 bool wk__is_asked_again(const wk__frame *f, const wk__recording *r, PyObject *key, wk__reg reg);
 /* `value` is looked for among the items of a container: which of them it is has to stay the same. */
 void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObject *value);
 /* Two objects are or are not the same; the answer is checked where it could be another one. */
-int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b);
+void wk__note_identity(wk__recording *r, PyObject *a, PyObject *b);
 /* Items of `b` meet the keys of a set, dictionary or view: which are the same one is guarded. */
 void wk__note_joined(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b);
 /* The same of two objects that are compared by what they hold: their items are, and each key with all of the other. */

@@ -146,7 +146,7 @@ static PyObject *get_from_dict(wk__frame *f, wk__recording *r, PyObject *self, P
   wk__reg reg = wk__reg_find(r, self), by = -1;
   if (!wk__is_plain_value(BINDING, key)) {
     by = wk__reg_find(r, key);
-    wk__note_written_keys(f, r, reg, key);
+    wk__note_written_keys(r, reg, key);
   }
   PyObject *constant = by < 0 ? key : NULL;
   PyObject *found = PyDict_GetItemWithError(self, key);

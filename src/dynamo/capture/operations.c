@@ -347,7 +347,7 @@ int wk__op_contains(wk__frame *f, PyObject *container, PyObject *value) {
   bool known = plain || again || (key >= 0 && r->registers[key].fixed);
   if (reg >= 0 && PyDict_Check(container) && known) { /* only that key matters */
     int found = wk__plain_contains(f, container, value);
-    if (found >= 0 && again) wk__note_written_keys(f, r, reg, value);
+    if (found >= 0 && again) wk__note_written_keys(r, reg, value);
     if (found < 0 || wk__was_written(r, reg, value)) return found;
     wk__reg by = again ? key : -1;
     PyObject *constant = again ? NULL : value;
@@ -380,7 +380,7 @@ int wk__op_is(wk__frame *f, PyObject *a, PyObject *b) {
   if (PyLong_CheckExact(a) && PyLong_CheckExact(b) && a != b) return is_same_int(r, a, b);
   if (r->tries && a != b && wk__is_tensor_object(f, a) && wk__is_tensor_object(f, b))
     wk__control_asks(WK__ASKS_IDENTITY);
-  if (wk__note_identity(f, r, a, b) < 0) return -1;
+  wk__note_identity(r, a, b);
   return wk__plain_is(f, a, b);
 }
 

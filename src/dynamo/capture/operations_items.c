@@ -312,7 +312,7 @@ static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObj
   if (found && written && Py_TYPE(key) == wk__weak_reference_type() && wk__usable(f, key)) return Py_NewRef(found);
   if (!plain && !again && (key_reg < 0 || !r->registers[key_reg].fixed))
     return wk__refuse(f, "a dict's key that is no plain value");
-  if (again) wk__note_written_keys(f, r, reg, key);
+  if (again) wk__note_written_keys(r, reg, key);
   wk__reg by = again ? key_reg : -1;
   PyObject *constant = again ? NULL : key;
   if (!found && !written) wk__check_once(r, WK__CHECK_ABSENT, reg, by, constant);

@@ -7,16 +7,14 @@
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
 
-int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) {
-  (void)f;
+void wk__note_identity(wk__recording *r, PyObject *a, PyObject *b) {
   wk__reg x = wk__reg_find(r, a), y = wk__reg_find(r, b);
-  if (x < 0 || y < 0 || x == y) return 0;
+  if (x < 0 || y < 0 || x == y) return;
   const wk__register *gx = &r->registers[x], *gy = &r->registers[y];
   bool outside = wk__is_foreign(r, a) && wk__is_foreign(r, b);
-  if ((gx->fixed && gy->fixed) || !outside) return 0;
-  if (Py_TYPE(a) != Py_TYPE(b)) return 0; /* their types are checked */
+  if ((gx->fixed && gy->fixed) || !outside) return;
+  if (Py_TYPE(a) != Py_TYPE(b)) return; /* their types are checked */
   wk__check_once(r, WK__CHECK_DIFFERENT, x, y, NULL);
-  return 0;
 }
 
 static bool has_keys(PyObject *o) { return PyDict_Check(o) || PyAnySet_Check(o) || PyDictViewSet_Check(o); }
@@ -28,7 +26,7 @@ static bool is_key_from_outside(const wk__frame *f, const wk__recording *r, PyOb
 void wk__note_keys(wk__frame *f, wk__recording *r, PyObject *const *keys, Py_ssize_t count, int step) {
   for (Py_ssize_t i = 0; i < count; i += step)
     for (Py_ssize_t k = 0; k < i && is_key_from_outside(f, r, keys[i]); k += step)
-      wk__note_identity(f, r, keys[i], keys[k]);
+      wk__note_identity(r, keys[i], keys[k]);
 }
 
 void wk__note_key(wk__frame *f, wk__recording *r, PyObject *container, PyObject *key) {
@@ -36,15 +34,15 @@ void wk__note_key(wk__frame *f, wk__recording *r, PyObject *container, PyObject 
   PyObject *there = PySequence_Tuple(container);
   if (!there) PyErr_Clear();
   for (Py_ssize_t i = 0; there && i < PyTuple_GET_SIZE(there); i++)
-    wk__note_identity(f, r, PyTuple_GET_ITEM(there, i), key);
+    wk__note_identity(r, PyTuple_GET_ITEM(there, i), key);
   Py_XDECREF(there);
 }
 
-void wk__note_written_keys(wk__frame *f, wk__recording *r, wk__reg container, PyObject *key) {
+void wk__note_written_keys(wk__recording *r, wk__reg container, PyObject *key) {
   PyObject *names = r->registers[container].names, *written = names ? PySequence_Tuple(names) : NULL;
   if (names && !written) PyErr_Clear();
   for (Py_ssize_t i = 0; written && i < PyTuple_GET_SIZE(written); i++)
-    wk__note_identity(f, r, PyTuple_GET_ITEM(written, i), key);
+    wk__note_identity(r, PyTuple_GET_ITEM(written, i), key);
   Py_XDECREF(written);
 }
 
@@ -72,9 +70,9 @@ void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObje
   }
   bool sequence = PyTuple_Check(container) || PyList_Check(container);
   for (Py_ssize_t i = 0; sequence && i < PySequence_Fast_GET_SIZE(container); i++)
-    wk__note_identity(f, r, PySequence_Fast_GET_ITEM(container, i), value);
+    wk__note_identity(r, PySequence_Fast_GET_ITEM(container, i), value);
   for (Py_ssize_t i = 0; wk__is_deque(container) && i < Py_SIZE(container); i++)
-    wk__note_identity(f, r, wk__from_deque(container, i), value);
+    wk__note_identity(r, wk__from_deque(container, i), value);
 }
 
 void wk__note_joined(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) {
@@ -104,7 +102,7 @@ static void note_items(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b,
     note_items(f, r, PySequence_Fast_GET_ITEM(a, i), PySequence_Fast_GET_ITEM(b, i), depth + 1);
   wk__note_joined(f, r, a, b);
   if (PyDict_Check(a) && PyDict_Check(b)) note_values(f, r, a, b, depth + 1);
-  wk__note_identity(f, r, a, b);
+  wk__note_identity(r, a, b);
 }
 void wk__note_equality(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) { note_items(f, r, a, b, 0); }
 
