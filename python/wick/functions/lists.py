@@ -16,9 +16,7 @@ _BINARY = {
     "clamp_max": ("list",), "clamp_min": ("list",), "maximum": ("list",), "minimum": ("list",), "pow": ("list",),
 }  # fmt: skip
 _WITH_NUMBERS = {"maximum": "clamp_min", "minimum": "clamp_max"}  # the operators that these are then
-# {name: the kinds of its second argument for which the core has one operator}
-_IN_CORE = {"add_": ("list", "number"), "sub_": ("list",), "mul_": ("list", "number", "tensor"), "div_": ("list",),
-            "lerp_": ("number",)}  # fmt: skip
+_OVERLOADS = {"list": "List", "number": "Scalar", "tensor": "Tensor"}
 
 
 # ---- arguments ----
@@ -31,6 +29,14 @@ def _kind(value):
     if isinstance(value, (list, tuple)):
         return "list" if all(isinstance(item, _C.Tensor) for item in value) else "numbers"
     return "number"
+
+
+def _is_in_core(full, kind):
+    """Whether one operator of the core does it for all tensors."""
+    try:
+        return kind in _OVERLOADS and _C._operator(f"{full}.{_OVERLOADS[kind]}") is not None
+    except KeyError:
+        return False
 
 
 def _check_first(name, tensors):
@@ -87,6 +93,7 @@ def _call(name, tensor, other, more):
 
 def _binary(name):
     plain, full = name.rstrip("_"), f"_foreach_{name}"
+    in_core = [kind for kind in _OVERLOADS if _is_in_core(full, kind)]
 
     def apply(self, other=None, *, alpha=None, scalar=None, scalars=None, exponent=None):
         other = next((v for v in (other, scalar, scalars, exponent) if v is not None), None)
@@ -101,7 +108,7 @@ def _binary(name):
         if not (of_tensors or kind in ("number", "numbers")) or more and not (of_tensors and plain in ("add", "sub")):
             raise TypeError(f"{full}() received an invalid combination of arguments")
         _check_lengths(self, other)
-        if kind in _IN_CORE.get(name, ()):
+        if kind in in_core:
             getattr(_C, full)(self, other, **more)
             return self
         results = [_call(name, t, o, more) for t, o in zip(self, _each(other, len(self)), strict=True)]
@@ -126,11 +133,13 @@ def _fused(name):
 
 
 def _lerp(name):
+    in_core = _is_in_core(f"_foreach_{name}", "number")
+
     def apply(self, tensors1, weight=None, *, weights=None):
         _check_first(f"_foreach_{name}", self)
         weight = weight if weights is None else weights
         _check_lengths(self, tensors1, weight)
-        if _kind(weight) in _IN_CORE.get(name, ()):
+        if in_core and _kind(weight) == "number":
             getattr(_C, f"_foreach_{name}")(self, tensors1, weight)
             return self
         rows = zip(self, tensors1, _each(weight, len(self)), strict=True)
