@@ -14,7 +14,7 @@ _C._look_for_lapack_in(":".join(p for p in _sys.path if p.endswith("-packages"))
 # Loaded when first used, so that `import wick` costs milliseconds.
 _SUBMODULES = frozenset(
     (
-        "_C __config__ _custom_ops _decomp _dynamo _jit_internal _logging _subclasses _utils accelerator amp ao autograd backends "
+        "_C __config__ _custom_ops _decomp _dynamo _higher_order_ops _jit_internal _logging _subclasses _utils accelerator amp ao autograd backends "
         "compiler cpu cuda distributed distributions export fft functional func futures fx gguf hub jit library linalg masked monitor mps multiprocessing nn onnx optim package "
         "overrides profiler quantization random return_types safetensors serialization signal sparse special storage testing torch_version types "
         "utils version xpu"

@@ -24,6 +24,9 @@ PyObject *wk__effect_of_values(wk__frame *f, wk__recording *r, PyObject *callabl
 PyObject *wk__change_container(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self,
                                PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names,
                                bool self_is_first);  // -> new
+/* ---- core_calls.c: of a function of wick's own ---- */
+PyObject *wk__core_call(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                        PyObject *names);  // -> new
 /* ---- recomputed.c: _trial_begin() and _trial_end() ---- */
 PyObject *wk__trial_begin(wk__frame *f, PyObject *parts);  // -> new
 PyObject *wk__trial_end(wk__frame *f, PyObject *result);   // -> new

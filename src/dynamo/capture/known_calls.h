@@ -27,7 +27,10 @@ typedef enum wk__knowledge {
   /* Python functions that are not evaluated but called, once; of arguments that are guarded: */
   WK__KNOWN_CONSTANT, /* the result is the same object for as long as the process lives */
   WK__KNOWN_FRESH,    /* the result is made for this call: values and containers of values */
-  WK__KNOWN_BY_CODE,  /* calls.c has a function for it */
+  /* Of wick's own: what is called between the two becomes a part of the graph. */
+  WK__KNOWN_BEGINS,
+  WK__KNOWN_ENDS,
+  WK__KNOWN_BY_CODE, /* calls.c has a function for it */
 } wk__knowledge;
 
 /* More of a method that changes its object. */

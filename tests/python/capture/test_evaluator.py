@@ -28,13 +28,7 @@ from evaluator_corpus import Tracker, boom  # noqa: E402
 from wick._C import _dynamo_evaluate as evaluate  # noqa: E402
 from wick._C import _run_program as run_program  # noqa: E402
 
-
-@pytest.fixture(autouse=True, scope="module")
-def few_objects_for_the_collector():
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+pytestmark = pytest.mark.usefixtures("few_objects_for_the_collector")
 
 
 def frames_of(exception):
