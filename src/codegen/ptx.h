@@ -43,6 +43,7 @@ typedef enum wk__ptx_mode {
   WK__PTX_SCANS,
   WK__PTX_SCAN_PARTS,
 } wk__ptx_mode;
+extern const char *const wk__ptx_mode_names[];      /* by wk__ptx_mode, in words */
 enum { WK__PTX_TILE = 32, WK__PTX_TILE_WARPS = 8 }; /* elements of a tile's side; a warp has each 8th of its rows */
 enum { WK__PTX_COLUMN_CHUNKS = 64 };                /* of a column at most */
 enum { WK__PTX_MAX_LOOPS = 8, WK__PTX_MAX_EACH = 32, WK__PTX_SHORT_ROW = 16 };
@@ -96,9 +97,10 @@ typedef struct wk__ptx_arg {
   uint16_t a, b;
 } wk__ptx_arg;
 
-enum { WK__PTX_MAX_ARGS = 256 };
+enum { WK__PTX_MAX_ARGS = 256, WK__PTX_ENTRY_BYTES = 64 };
 typedef struct wk__ptx_kernel {
-  char *text; /* owned */
+  char *text;                      /* owned */
+  char entry[WK__PTX_ENTRY_BYTES]; /* its name, by which profilers know it: the mode and what is computed */
   wk__ptx_arg args[WK__PTX_MAX_ARGS];
   int arg_count;
   /* 8-byte words of a state. Rows of several warps keep 32 of them in shared memory, long rows one a chunk, columns 32
@@ -106,7 +108,7 @@ typedef struct wk__ptx_kernel {
   int states;
 } wk__ptx_kernel;
 
-/* WK_UNSUPPORTED: it is tier 0's. The entry's name is "wick". `provenance` becomes a comment, or NULL. */
+/* WK_UNSUPPORTED: it is tier 0's. `provenance` becomes a comment, or NULL. */
 WK_MUST_USE wk_status wk__ptx_write(const wk__nest *nest, const wk__ptx_shape *shape, const char *provenance,
                                     wk__ptx_kernel *out);
 

@@ -289,6 +289,33 @@ void ptx_declare_tables(const ptx_writer *w, wk__string *out) {
   }
 }
 
+const char *const wk__ptx_mode_names[] = {[WK__PTX_POINTWISE] = "pointwise",
+                                          [WK__PTX_SHORT_ROWS] = "short rows",
+                                          [WK__PTX_ROWS] = "rows",
+                                          [WK__PTX_LONG_ROWS] = "long rows",
+                                          [WK__PTX_COLUMNS] = "columns",
+                                          [WK__PTX_PARTS] = "parts",
+                                          [WK__PTX_WHOLE] = "whole",
+                                          [WK__PTX_TILES] = "tiles",
+                                          [WK__PTX_SCANS] = "scans",
+                                          [WK__PTX_SCAN_PARTS] = "scan parts",
+                                          [WK__PTX_COLUMN_PARTS] = "column parts",
+                                          [WK__PTX_COLUMN_WHOLE] = "column whole"};
+
+static void name_entry(const ptx_writer *w) {
+  char *name = w->out->entry;
+  size_t length = (size_t)snprintf(name, WK__PTX_ENTRY_BYTES, "wick_%s", wk__ptx_mode_names[w->shape->mode]);
+  for (char *c = name; *c; c++)
+    if (*c == ' ') *c = '_';
+  for (int v = 1; v < (int)w->nest->instr_count; v++) {
+    int op = w->nest->instrs[v].op;
+    const char *word = wk__loop_ops[op].name;
+    if (wk__loop_class_of(op) < WK__CLASS_MAP || op == WK__LOOP_cast) continue;
+    if (length + 1 + strlen(word) < WK__PTX_ENTRY_BYTES)
+      length += (size_t)snprintf(name + length, WK__PTX_ENTRY_BYTES - length, "_%s", word);
+  }
+}
+
 static void write_head(ptx_writer *w, wk__string *text, const char *provenance) {
   int target = w->shape->capability >= 90 ? 90 : w->shape->capability >= 80 ? 80 : 70;
   for (const char *p = provenance; p && *p;) {
@@ -303,7 +330,7 @@ static void write_head(ptx_writer *w, wk__string *text, const char *provenance) 
     wk__string_append(text, ".extern .shared .align 8 .b8 states[];\n");
   if (ptx_is_tiles(w)) /* rows of a tile with room for two elements more, at least 8 bytes */
     wk__string_printf(text, ".shared .align 8 .b8 tile[%d];\n", WK__PTX_TILE * (WK__PTX_TILE + 4) * 8);
-  wk__string_printf(text, ".visible .entry wick(.param .align 8 .b8 args[%d])\n.maxntid %d, 1, 1\n{\n",
+  wk__string_printf(text, ".visible .entry %s(.param .align 8 .b8 args[%d])\n.maxntid %d, 1, 1\n{\n", w->out->entry,
                     8 * (w->shape->together ? WK__PTX_TOGETHER_ARGS : (int)wk__max(w->out->arg_count, 1)),
                     most_threads(w));
 }
@@ -325,6 +352,7 @@ static wk_status write_kernel(ptx_writer *w, const char *provenance) {
     ptx_write_pointwise(w);
   ptx_line(w, "ret;");
   if (w->unsupported) return WK_UNSUPPORTED;
+  name_entry(w);
   write_head(w, &text, provenance);
   if (w->body.text) wk__string_append(&text, w->body.text);
   wk__string_append(&text, "}\n");

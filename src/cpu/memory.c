@@ -256,8 +256,8 @@ static __attribute__((cold)) void *no_memory(int64_t bytes) {
   return NULL;
 }
 
-void *wk__cpu_allocate(wk__stream *none, int64_t bytes, int64_t *out_capacity) {
-  (void)none;
+void *wk__cpu_allocate(wk__stream *none, int64_t bytes, const void *wanted, int64_t *out_capacity) {
+  (void)none, (void)wanted;
   *out_capacity = 0;
   if (bytes < 0 || bytes > INT64_C(1) << 46) return no_memory(bytes);
   int class = class_of(bytes);

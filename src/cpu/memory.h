@@ -5,7 +5,7 @@
 #include "device/device.h"
 
 /* 64-byte aligned; NULL with the error set. No stream: calls are done when they return. */
-void *wk__cpu_allocate(wk__stream *none, int64_t bytes, int64_t *out_capacity);
+void *wk__cpu_allocate(wk__stream *none, int64_t bytes, const void *wanted, int64_t *out_capacity);
 void wk__cpu_release(wk__stream *none, void *data, int64_t capacity);
 
 int64_t wk__allocator_live_bytes(void);

@@ -1,7 +1,8 @@
 /* Bins of free blocks, and the range that blocks are cut from (blocks.h).
  *
  * A request takes the first block of the first bin all of whose blocks are large enough. Invariant: blocks cover the
- * mapped range, each is in the list by address. Tests: tests/cuda/test_cuda.py. */
+ * mapped range, each is in the list by address; the first one that begins in a piece is among `begins`. Tests:
+ * tests/cuda/test_cuda.py. */
 #include "cuda/blocks.h"
 #include "cuda/capture.h"
 
@@ -27,14 +28,22 @@ static int bin_for(int64_t bytes) {
   return bin + ((units & ((UINT64_C(1) << (log - 2)) - 1)) != 0);
 }
 
+/* By address, so that which block is found depends on what is free alone, not on what went before: a program that does
+ * the same in each step gets the same memory in each, which recordings live on. Of a long list the beginning is in
+ * order. */
 static void insert(block *b) {
-  int bin = bin_of(b->bytes);
-  block **head = &b->bins->first[bin];
+  enum { ORDERED = 64 };
+  int bin = bin_of(b->bytes), at = 0;
+  block *before = NULL, *after = b->bins->first[bin];
+  while (after && after->address < b->address && at++ < ORDERED) before = after, after = after->free_after;
   b->is_free = true;
-  b->free_before = NULL;
-  b->free_after = *head;
-  if (*head) (*head)->free_before = b;
-  *head = b;
+  b->free_before = before;
+  b->free_after = after;
+  if (after) after->free_before = b;
+  if (before)
+    before->free_after = b;
+  else
+    b->bins->first[bin] = b;
   b->bins->filled[bin >> 6] |= UINT64_C(1) << (bin & 63);
 }
 
@@ -60,10 +69,38 @@ block *wk__cuda_block_find(const wk__cuda_bins *s, int64_t bytes) {
   return NULL;
 }
 
+/* ---- the first blocks of pieces ---- */
+
+static int64_t piece_of(const wk__cuda_memory *m, CUdeviceptr address) {
+  return (int64_t)(address - m->base) / WK__CUDA_PIECE;
+}
+
+static void note_begin(wk__cuda_memory *m, block *b) {
+  block **first = &m->begins[piece_of(m, b->address)];
+  if (!*first || (*first)->address > b->address) *first = b;
+}
+
+/* Before the block goes. */
+static void forget_begin(wk__cuda_memory *m, const block *b) {
+  int64_t piece = piece_of(m, b->address);
+  if (m->begins[piece] != b) return;
+  m->begins[piece] = b->after && piece_of(m, b->after->address) == piece ? b->after : NULL;
+}
+
+/* The block with the address, which is mapped. */
+static block *block_with(const wk__cuda_memory *m, CUdeviceptr address) {
+  int64_t piece = piece_of(m, address);
+  while (!m->begins[piece] || m->begins[piece]->address > address) piece--;
+  block *b = m->begins[piece];
+  while (address - b->address >= (CUdeviceptr)b->bytes) b = b->after;
+  return b;
+}
+
 /* ---- blocks ---- */
 
 /* b ends where its neighbour does, which goes. */
 static void join(wk__cuda_memory *m, block *b, block *after) {
+  forget_begin(m, after);
   b->bytes += after->bytes;
   b->is_idle &= after->is_idle;
   b->after = after->after;
@@ -107,7 +144,20 @@ void wk__cuda_block_split(wk__cuda_memory *m, block *b, int64_t bytes) {
   if (m->last == b) m->last = rest;
   b->after = rest;
   b->bytes = bytes;
+  note_begin(m, rest);
   insert(rest);
+}
+
+block *wk__cuda_block_at(wk__cuda_memory *m, const wk__cuda_bins *bins, CUdeviceptr address, int64_t bytes) {
+  if (address < m->base || address - m->base >= (CUdeviceptr)m->mapped) return NULL;
+  block *b = block_with(m, address);
+  int64_t before = (int64_t)(address - b->address);
+  if (!b->is_free || b->bins != bins || b->bytes - before < bytes) return NULL;
+  if (before == 0) return b;
+  wk__cuda_block_take_out(b);
+  wk__cuda_block_split(m, b, before);
+  insert(b);
+  return b->bytes == before ? b->after : NULL;
 }
 
 /* ---- the range ---- */
@@ -152,6 +202,7 @@ static block *map_block(wk__cuda_device *d, wk__cuda_bins *bins, int64_t bytes) 
   *b = (block){.address = m->base + (CUdeviceptr)m->mapped, .bytes = bytes, .bins = bins, .before = m->last};
   if (m->last) m->last->after = b;
   m->last = b;
+  note_begin(m, b);
   m->pieces[m->piece_count++] = made;
   m->mapped += bytes;
   m->usage.reserved = m->mapped;
@@ -199,6 +250,7 @@ bool wk__cuda_unmap_last(wk__cuda_memory *m) {
     insert(b);
     return true;
   }
+  forget_begin(m, b);
   m->last = b->before;
   if (m->last) m->last->after = NULL;
   wk__free(b);

@@ -46,8 +46,9 @@ struct wk__cuda_memory {
   CUdeviceptr base;
   int64_t range, mapped; /* bytes reserved; mapped from base on */
   wk__cuda_block *last;
-  wk__map used;           /* address -> block */
-  wk__cuda_piece *pieces; /* mapped one behind the other */
+  wk__cuda_block **begins; /* owned: by piece of the range, the first block that begins in it; NULL: none does */
+  wk__map used;            /* address -> block */
+  wk__cuda_piece *pieces;  /* mapped one behind the other */
   int64_t piece_count, piece_capacity;
   wk__cuda_stream *streams;
   wk__cuda_pool *pools;
@@ -63,6 +64,9 @@ wk__cuda_block *wk__cuda_block_put_back(wk__cuda_memory *memory, wk__cuda_block 
 void wk__cuda_block_split(wk__cuda_memory *memory, wk__cuda_block *block, int64_t bytes);
 /* A free block of at least `bytes`; NULL. */
 wk__cuda_block *wk__cuda_block_find(const wk__cuda_bins *bins, int64_t bytes);
+/* A free block of the bins of at least `bytes` that begins there; NULL. */
+wk__cuda_block *wk__cuda_block_at(wk__cuda_memory *memory, const wk__cuda_bins *bins, CUdeviceptr address,
+                                  int64_t bytes);
 /* More memory of the device, free in the bins; NULL: there is none, and no error is set. */
 wk__cuda_block *wk__cuda_block_map(wk__cuda_device *device, wk__cuda_bins *bins, int64_t bytes);
 /* All that is free for other streams becomes these bins': the device has been waited for. */

@@ -210,7 +210,10 @@ static wk_status launch_program(wk__cuda_stream *s, const cuda_code *code, CUfun
 
 static wk_status give_launch(wk__cuda_stream *s, const cuda_code *code, CUdeviceptr program, CUfunction function,
                              launch_block *block, int64_t bytes) {
-  if (WK_UNLIKELY(wk__cuda_recording != NULL)) wk__cuda_stop_recording(true, "it is interpreted so far");
+  if (WK_UNLIKELY(wk__cuda_recording != NULL)) {
+    bool for_now = wk__cuda_native_is_awaited(&code->native);
+    wk__cuda_stop_recording(for_now, for_now ? "it is interpreted so far" : "it is interpreted");
+  }
   pthread_mutex_lock(&s->lock);
   wk_status status = WK__CUDA(cuMemcpyHtoDAsync_v2, s->launch_block, block, (size_t)bytes, s->handle);
   CUevent begin;

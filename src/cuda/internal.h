@@ -95,7 +95,11 @@ WK_MUST_USE wk_status wk__cuda_check_work(wk__cuda_stream *stream);
 
 WK_MUST_USE wk_status wk__cuda_memory_create(wk__cuda_device *device);
 WK_MUST_USE wk_status wk__cuda_memory_add_stream(wk__cuda_stream *stream);
-void *wk__cuda_allocate(wk__stream *stream, int64_t bytes, int64_t *out_capacity);
+/* wanted: where it should lie, if that is free for the stream; NULL: anywhere. */
+void *wk__cuda_allocate_at(wk__stream *stream, int64_t bytes, const void *wanted, int64_t *out_capacity);
+static inline void *wk__cuda_allocate(wk__stream *stream, int64_t bytes, int64_t *out_capacity) {
+  return wk__cuda_allocate_at(stream, bytes, NULL, out_capacity);
+}
 void wk__cuda_release(wk__stream *stream, void *memory, int64_t capacity);
 /* What was released while something was captured and had to wait for that. */
 void wk__cuda_release_waiting(wk__cuda_device *device);

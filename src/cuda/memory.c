@@ -21,9 +21,11 @@ wk_status wk__cuda_memory_create(wk__cuda_device *device) {
   pthread_mutex_init(&m->lock, NULL);
   m->fraction = 1;
   m->range = wk__ceil_div((int64_t)device->total_bytes, WK__CUDA_PIECE) * WK__CUDA_PIECE * 2;
+  m->begins = wk__alloc_zeroed((size_t)(m->range / WK__CUDA_PIECE) * sizeof *m->begins);
   device->memory = m;
-  wk_status status = WK__CUDA(cuMemAddressReserve, &m->base, (size_t)m->range, 0, 0, 0);
-  if (status != WK_OK) wk__free(m);
+  wk_status status = WK_OUT_OF_MEMORY;
+  if (m->begins) status = WK__CUDA(cuMemAddressReserve, &m->base, (size_t)m->range, 0, 0, 0);
+  if (status != WK_OK) wk__free(m->begins), wk__free(m);
   return status;
 }
 
@@ -71,11 +73,12 @@ static block *more(wk__cuda_device *d, wk__cuda_bins *bins, int64_t bytes) {
 }
 
 /* Under the lock. */
-static block *take(wk__cuda_device *d, wk__cuda_stream *s, int64_t bytes) {
+static block *take(wk__cuda_device *d, wk__cuda_stream *s, int64_t bytes, const void *wanted) {
   wk__cuda_pool *pool = wk__cuda_pool_of(s);
   wk__cuda_bins *bins = WK_LIKELY(!pool) ? s->bins : wk__cuda_pool_bins(pool, s);
   if (!bins) return NULL;
-  block *b = wk__cuda_block_find(bins, bytes);
+  block *b = wanted ? wk__cuda_block_at(d->memory, bins, (CUdeviceptr)(uintptr_t)wanted, bytes) : NULL;
+  if (!b) b = wk__cuda_block_find(bins, bytes);
   if (!b && !(b = more(d, bins, bytes))) return NULL;
   wk__cuda_block_take_out(b);
   wk__cuda_block_split(d->memory, b, bytes);
@@ -97,7 +100,7 @@ static void *note_use(wk__cuda_memory *m, block *b, int64_t *out_capacity) {
   return (void *)(uintptr_t)b->address;
 }
 
-void *wk__cuda_allocate(wk__stream *stream, int64_t bytes, int64_t *out_capacity) {
+void *wk__cuda_allocate_at(wk__stream *stream, int64_t bytes, const void *wanted, int64_t *out_capacity) {
   wk__cuda_stream *s = wk__cuda_stream_of(stream);
   wk__cuda_memory *m = s->device->memory;
   int64_t rounded = wk__max(wk__ceil_div(bytes, WK__CUDA_UNIT), 1) * WK__CUDA_UNIT;
@@ -110,7 +113,7 @@ void *wk__cuda_allocate(wk__stream *stream, int64_t bytes, int64_t *out_capacity
   if (WK_UNLIKELY(wk__cuda_recording != NULL) && wk__cuda_recorded_allocate(s, rounded, &memory, out_capacity))
     return memory;
   pthread_mutex_lock(&m->lock);
-  block *b = take(s->device, s, rounded);
+  block *b = take(s->device, s, rounded, wanted);
   if (b) memory = note_use(m, b, out_capacity);
   if (!b) {
     m->usage.refusals++;

@@ -30,11 +30,11 @@ static int wanted_tier(void) {
 
 /* ---- compiling ---- */
 
-static wk_status load(kernel *k, const char *text) {
+static wk_status load(kernel *k, const char *text, const char *entry) {
   CUmodule module;
   WK_TRY(wk__cuda_load(text, &module));
   k->held = wk__cuda_hold(k->device, module);
-  if (k->held) return WK__CUDA(cuModuleGetFunction, &k->function, module, "wick");
+  if (k->held) return WK__CUDA(cuModuleGetFunction, &k->function, module, entry);
   (void)wk__cuda.cuModuleUnload(module);
   return WK_OUT_OF_MEMORY;
 }
@@ -65,7 +65,7 @@ static wk_status compile(kernel *k) {
   wk_status status = write(k, written);
   if (status == WK_OK && wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "%s", written->text);
   if (status == WK_OK) status = wk__cuda_enter(k->device);
-  if (status == WK_OK) status = load(k, written->text);
+  if (status == WK_OK) status = load(k, written->text, k->is_behind ? "wick" : written->entry);
   if (status == WK_OK && (written->states || k->shape.kept || k->shared))
     status = WK__CUDA(cuFuncSetAttribute, k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                       k->shared ? k->shared : k->device->shared_most);
@@ -225,6 +225,12 @@ static const kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, c
   return wk__cuda_kernel_for(native, nest, s, b, shape, NULL);
 }
 
+bool wk__cuda_native_is_awaited(const wk__cuda_native *native) {
+  for (const kernel *k = atomic_load_explicit(&native->kernels, memory_order_acquire); k; k = k->next)
+    if (atomic_load(&k->state) == ASKED) return true;
+  return false;
+}
+
 /* ---- launching ---- */
 
 int64_t wk__cuda_param_bits(wk__scalar number, int lane) {
@@ -335,21 +341,9 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
 int64_t wk__cuda_blocks_of(const kernel *k, const wk__binding *b) { return grid_of(k, b).blocks; }
 
 static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__binding *b, CUevent begin) {
-  static const char *const modes[] = {[WK__PTX_POINTWISE] = "pointwise",
-                                      [WK__PTX_SHORT_ROWS] = "short rows",
-                                      [WK__PTX_ROWS] = "rows",
-                                      [WK__PTX_LONG_ROWS] = "long rows",
-                                      [WK__PTX_COLUMNS] = "columns",
-                                      [WK__PTX_PARTS] = "parts",
-                                      [WK__PTX_WHOLE] = "whole",
-                                      [WK__PTX_TILES] = "tiles",
-                                      [WK__PTX_SCANS] = "scans",
-                                      [WK__PTX_SCAN_PARTS] = "scan parts",
-                                      [WK__PTX_COLUMN_PARTS] = "column parts",
-                                      [WK__PTX_COLUMN_WHOLE] = "column whole"};
   char mode[64], name[WK__CUDA_NAME_BYTES];
-  (void)snprintf(mode, sizeof mode, "%s %lldx%lld/%d", modes[k->shape.mode], (long long)wk__shape_count(b, 0, b->p),
-                 (long long)wk__shape_length(b), k->shape.each);
+  (void)snprintf(mode, sizeof mode, "%s %lldx%lld/%d", wk__ptx_mode_names[k->shape.mode],
+                 (long long)wk__shape_count(b, 0, b->p), (long long)wk__shape_length(b), k->shape.each);
   wk__cuda_nest_name(k->nest, mode, name, sizeof name);
   wk__cuda_time_end(s, begin, name);
 }

@@ -26,6 +26,8 @@ WK_MUST_USE wk_status wk__cuda_together_add(wk__cuda_together *together, wk__cud
                                             wk__cuda_stream *stream, const wk__nest *nest, const wk__binding *b,
                                             const wk__launch *launch, bool *out_done);
 WK_MUST_USE wk_status wk__cuda_together_end(wk__cuda_together *together, wk__cuda_stream *stream); /* frees it */
+/* Whether a kernel of it may be there another time. */
+bool wk__cuda_native_is_awaited(const wk__cuda_native *native);
 /* Waits for what is being compiled of it. */
 void wk__cuda_native_release(wk__cuda_native *native);
 

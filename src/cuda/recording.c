@@ -19,9 +19,17 @@
 
 /* ---- a recording ---- */
 
+/* What a library has given, captured, with its memory at these addresses. */
+enum { MOST_LIBRARY_ADDRESSES = 8, MOST_VARIANTS = 4, MOST_MISSES = 4 };
+typedef struct library_work {
+  CUgraph graph; /* owned */
+  uint64_t addresses[MOST_LIBRARY_ADDRESSES];
+} library_work;
+
 typedef struct note {
-  CUfunction function; /* NULL: the words go to own memory `own`, from byte `at` on; or it is a library's */
-  CUgraph library;     /* owned: what a library has given, captured; NULL */
+  CUfunction function;   /* NULL: the words go to own memory `own`, from byte `at` on; or it is a library's */
+  library_work *library; /* (MOST_VARIANTS) owned, the newest first; NULL */
+  int library_count;
   int32_t own;
   int64_t at;
   wk__cuda_held *held; /* owned; NULL */
@@ -33,7 +41,7 @@ typedef struct note {
 
 /* A word that is an address: `offset` from the beginning of a memory of the caller's, or, (OWN - n), of own memory n.
  */
-enum { NO_MEMORY = -1, OWN = -2, MOST_LIBRARY_ADDRESSES = 8 };
+enum { NO_MEMORY = -1, OWN = -2 };
 typedef struct place {
   int32_t note, word, memory;
   int64_t offset;
@@ -62,8 +70,6 @@ typedef struct variant {
   int64_t stale_count;
   uint64_t used; /* the number of its last launch */
 } variant;
-
-enum { MOST_VARIANTS = 4, MOST_MISSES = 4 };
 
 struct wk__recording {
   wk__cuda_stream *stream;
@@ -124,7 +130,8 @@ static wk__recording *create(wk__stream *stream) {
 }
 
 static void release_note(const note *n) {
-  if (n->library) (void)wk__cuda.cuGraphDestroy(n->library);
+  for (int i = 0; i < n->library_count; i++) (void)wk__cuda.cuGraphDestroy(n->library[i].graph);
+  wk__free(n->library);
   wk__cuda_let_go(n->held);
 }
 
@@ -180,8 +187,25 @@ static wk_status launch_library(const wk__cuda_stream *s, CUgraph library) {
   return status;
 }
 
+static uint64_t begin_of(const wk__recording *r, const uint64_t *begins, int32_t memory) {
+  return memory >= 0 ? begins[memory] : (uint64_t)(uintptr_t)r->owns[OWN - memory].address;
+}
+
+/* The note's with memories at these places; NULL: the library has not been asked for that. */
+static const library_work *library_for(const wk__recording *r, const note *n, const uint64_t *begins) {
+  for (int i = 0; i < n->library_count; i++) {
+    bool same = true;
+    for (int32_t k = 0; k < n->place_count && same; k++) {
+      const place *p = &r->places[n->first_place + k];
+      same = n->library[i].addresses[k] == begin_of(r, begins, p->memory) + (uint64_t)p->offset;
+    }
+    if (same) return &n->library[i];
+  }
+  return NULL;
+}
+
 static wk_status launch_note(const wk__recording *r, const note *n) {
-  if (n->library) return launch_library(r->stream, n->library);
+  if (n->library) return launch_library(r->stream, library_for(r, n, r->begins)->graph);
   wk__cuda_work w = {.function = n->function,
                      .grid = {n->grid[0], n->grid[1], n->grid[2]},
                      .threads = n->threads,
@@ -216,7 +240,7 @@ static void follow(wk__recording *r, const uint64_t *begins) {
     for (int32_t k = r->first_of[m]; k < r->first_of[m + 1]; k++) {
       const place *p = &r->places[r->by_memory[k]];
       const note *n = &r->notes[p->note];
-      if (n->library) continue; /* run again where that matters */
+      if (n->library) continue; /* it is there for these memories, or its step is run again */
       r->words[n->first_word + p->word] = (int64_t)(begins[m] + (uint64_t)p->offset);
       if (!n->function) make_stale(r, p->note);
     }
@@ -257,7 +281,8 @@ static CUDA_KERNEL_NODE_PARAMS params_of(const note *n, void **params) {
 static wk_status tell_node(wk__recording *r, const variant *v, const note *n) {
   void *params[] = {r->words + n->first_word};
   CUDA_KERNEL_NODE_PARAMS p = params_of(n, params);
-  if (n->library) return WK__CUDA(cuGraphExecChildGraphNodeSetParams, v->exec, n->node, n->library);
+  if (n->library)
+    return WK__CUDA(cuGraphExecChildGraphNodeSetParams, v->exec, n->node, library_for(r, n, r->begins)->graph);
   return WK__CUDA(cuGraphExecKernelNodeSetParams_v2, v->exec, n->node, &p);
 }
 
@@ -363,10 +388,6 @@ static int32_t own_of(const wk__recording *r, uint64_t address, int64_t *out_off
     if (begin && address - begin < (uint64_t)r->owns[i].capacity) return (int32_t)(OWN - i);
   }
   return NO_MEMORY;
-}
-
-static uint64_t begin_of(const wk__recording *r, const uint64_t *begins, int32_t memory) {
-  return memory >= 0 ? begins[memory] : (uint64_t)(uintptr_t)r->owns[OWN - memory].address;
 }
 
 static wk_status note_place(wk__recording *r, const wk__cuda_work *w, const wk__cuda_address *a) {
@@ -499,7 +520,8 @@ static wk_status close_recording(wk__recording *r, const uint64_t *begins) {
       continue;
     }
     if (n->library) {
-      WK_TRY(WK__CUDA(cuGraphAddChildGraphNode, &n->node, r->graph, last, last != NULL, n->library));
+      CUgraph given = library_for(r, n, r->begins)->graph;
+      WK_TRY(WK__CUDA(cuGraphAddChildGraphNode, &n->node, r->graph, last, last != NULL, given));
       last = &n->node;
       continue;
     }
@@ -600,16 +622,34 @@ static CUgraph capture(wk__recording *r, wk__cuda_library_fn *give, void *contex
   return NULL;
 }
 
-/* Its arguments are the library's own: the step is run again where one of the memories has moved. */
+/* In the place of what there was for the same addresses, or of the oldest. */
+static void keep_library(note *n, const wk__cuda_address *addresses, int count, CUgraph steal_graph) {
+  library_work made = {.graph = steal_graph};
+  for (int i = 0; i < count; i++) made.addresses[i] = addresses[i].of;
+  int at = 0;
+  while (at < n->library_count && memcmp(n->library[at].addresses, made.addresses, sizeof made.addresses) != 0) at++;
+  if (at == MOST_VARIANTS) at--;
+  if (at < n->library_count)
+    (void)wk__cuda.cuGraphDestroy(n->library[at].graph);
+  else
+    n->library_count++;
+  memmove(n->library + 1, n->library, (size_t)at * sizeof *n->library);
+  n->library[0] = made;
+}
+
+/* Its arguments are the library's own: the step is run again where memories lie as they never did. */
 static wk_status note_library(wk__recording *r, const wk__cuda_address *addresses, int count, CUgraph library) {
   WK_TRY(wk__grow(&r->notes, &r->note_capacity, r->note_count + 1, sizeof *r->notes));
-  note n = {.library = library, .first_place = (int32_t)r->place_count, .first_word = (int32_t)r->word_count};
+  note n = {.first_place = (int32_t)r->place_count, .first_word = (int32_t)r->word_count};
   uint64_t zeros[MOST_LIBRARY_ADDRESSES];
   for (int i = 0; i < count; i++) {
     zeros[i] = addresses[i].of;
     WK_TRY(note_place(r, &(wk__cuda_work){.words = zeros}, &(wk__cuda_address){(uint32_t)i, addresses[i].of}));
   }
   n.place_count = (int32_t)r->place_count - n.first_place;
+  n.library = wk__alloc(MOST_VARIANTS * sizeof *n.library);
+  if (!n.library) return WK_OUT_OF_MEMORY;
+  keep_library(&n, addresses, count, library);
   r->notes[r->note_count++] = n;
   return WK_OK;
 }
@@ -624,8 +664,7 @@ static bool compare_library(wk__recording *r, const wk__cuda_address *addresses,
   }
   CUgraph library = capture(r, give, context);
   if (!library) return false;
-  (void)wk__cuda.cuGraphDestroy(n->library);
-  n->library = library;
+  keep_library(n, addresses, count, library);
   make_stale(r, (int32_t)r->next_note++);
   return true;
 }
@@ -644,6 +683,7 @@ bool wk__cuda_give_library(wk__cuda_stream *s, const wk__cuda_address *addresses
   CUgraph library = capture(r, give, context);
   if (!library) wk__cuda_stop_recording(false, "a library's work cannot be captured");
   if (library && note_library(r, addresses, count, library) != WK_OK) {
+    (void)wk__cuda.cuGraphDestroy(library);
     r->failed = true;
     wk__cuda_stop_recording(false, "there is no memory for it");
   }
@@ -653,11 +693,7 @@ bool wk__cuda_give_library(wk__cuda_stream *s, const wk__cuda_address *addresses
 static bool holds(const wk__recording *r, int64_t step, const uint64_t *begins) {
   for (int64_t i = r->steps[step].first_note; i < notes_end(r, step); i++) {
     const note *n = &r->notes[i];
-    if (n->library && !begins) return false;
-    for (int32_t k = 0; n->library && k < n->place_count; k++) {
-      int32_t memory = r->places[n->first_place + k].memory;
-      if (memory >= 0 && begins[memory] != r->begins[memory]) return false;
-    }
+    if (n->library && (!begins || !library_for(r, n, begins))) return false;
   }
   return true;
 }

@@ -182,8 +182,8 @@ struct wk__device_type {
   double (*elapsed)(const wk__event *begin, const wk__event *end); /* milliseconds */
 
   /* At least `bytes`, aligned for every dtype; NULL with the error set. The stream's earlier releases may be given out
-   * again at once. */
-  void *(*allocate)(wk__stream *stream, int64_t bytes, int64_t *out_capacity);
+   * again at once. wanted: where it should lie, if the device can choose and that is free; NULL: anywhere. */
+  void *(*allocate)(wk__stream *stream, int64_t bytes, const void *wanted, int64_t *out_capacity);
   void (*release)(wk__stream *stream, void *memory, int64_t capacity);
   /* WK__PEER: `from` is memory of another device of this type. */
   wk_status (*copy)(wk__stream *stream, void *to, const void *from, int64_t bytes, wk__copy_way way);

@@ -252,6 +252,7 @@ static wk_status run_call(const wk__graph_executor *e, const wk__graph_step *s, 
 static wk_status make_results(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run,
                               wk_tensor **outputs) {
   wk_tensor **made = (wk_tensor **)wk__run_at(run, e->made_at) + s->first_made;
+  wk__result_place *places = WK_UNLIKELY(run->recorded != NULL) ? wk__recorded_places(s, run) : NULL;
   int32_t count = wk__graph_result_count(s);
   for (int32_t k = 0; k < count; k++) {
     const wk__prepared *m = &e->made[s->first_made + k];
@@ -259,7 +260,8 @@ static wk_status make_results(const wk__graph_executor *e, const wk__graph_step 
     outputs[k] = made[k];
     if (m->kept) continue;
     wk__spec_of(&spec, made[k]);
-    outputs[k] = wk__tensor_from_spec(&spec);
+    outputs[k] = wk__tensor_from_spec_at(&spec, places ? places[k].before : NULL);
+    if (outputs[k] && outputs[k]->storage && places) wk__result_lies_at(&places[k], outputs[k]->storage->data);
     if (outputs[k] && m->slot >= 0) run->slots[m->slot] = outputs[k];
     if (outputs[k]) continue;
     while (k-- > 0)

@@ -161,6 +161,15 @@ WK_MUST_USE wk_status wk__graph_pass_step(const wk__graph_executor *executor, in
 const wk__recording_type *wk__graph_recordings(const wk__graph_executor *executor);
 /* All steps of a run: run, or run and recorded, or given again. */
 WK_MUST_USE wk_status wk__recorded_steps(const wk__graph_executor *executor, wk__run_memory *run);
+/* Where a result that leaves the run lay in the last two runs, NULL: not known. It should lie there again, since work
+ * that is given again has to be told nothing then; the caller may still have the last one, so it is the one before. */
+typedef struct wk__result_place {
+  const void *last, *before;
+} wk__result_place;
+static inline void wk__result_lies_at(wk__result_place *place, const void *memory) {
+  *place = (wk__result_place){memory, place->last ? place->last : memory};
+}
+wk__result_place *wk__recorded_places(const wk__graph_step *step, wk__run_memory *run); /* of its results */
 /* Around what a step computes, when its arguments and results are there. enter: whether leave has to be called. */
 bool wk__recorded_enter(const wk__graph_executor *executor, const wk__graph_step *step, wk__run_memory *run);
 void wk__recorded_leave(const wk__graph_executor *executor, const wk__graph_step *step, wk__run_memory *run);

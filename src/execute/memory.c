@@ -406,7 +406,7 @@ wk_status wk__graph_take_block(const wk__graph_executor *e, wk__run_memory *run)
   wk_storage *block = run->block;
   const wk__stream *stream = block->data ? wk__stream_of(block->device) : NULL;
   if (block->data && (stream != block->stream || (stream && stream->captured))) wk__storage_deallocate(block);
-  if (!block->data) WK_TRY(wk__storage_allocate(block, run->block_bytes));
+  if (!block->data) WK_TRY(wk__storage_allocate(block, run->block_bytes, run->bound_to));
   if (WK_LIKELY(block->data == run->bound_to)) return WK_OK; /* what the run before gave back */
   for (int64_t k = 0; k < e->made_count; k++)
     if (e->made[k].kept) made_of(e, run)[k]->storage->data = (char *)block->data + places_of(e, run)[k];

@@ -76,8 +76,9 @@ struct wk__recorded_run {
   int64_t number_count, number_capacity;
   bump *bumps;
   int64_t bump_count, bump_capacity;
-  bool *is_made;      /* (slots) results of steps, which lie as the graph says */
-  uint32_t *versions; /* of the arguments of the step that is noted */
+  bool *is_made;            /* (slots) results of steps, which lie as the graph says */
+  wk__result_place *places; /* (the executor's made results) */
+  uint32_t *versions;       /* of the arguments of the step that is noted */
   int64_t version_capacity;
   /* the run that goes on */
   mode mode;
@@ -128,7 +129,7 @@ void wk__recorded_release(wk__run_memory *run) {
   if (!r) return;
   forget(r);
   wk__free(r->stretches), wk__free(r->steps), wk__free(r->memories), wk__free(r->begins), wk__free(r->layouts);
-  wk__free(r->numbers), wk__free(r->bumps), wk__free(r->is_made), wk__free(r->versions);
+  wk__free(r->numbers), wk__free(r->bumps), wk__free(r->is_made), wk__free(r->places), wk__free(r->versions);
   wk__free(r);
   run->recorded = NULL;
 }
@@ -144,10 +145,11 @@ static wk__recorded_run *create(const wk__graph_executor *e) {
   r->next_try = FIRST_TRY;
   r->steps = wk__alloc_zeroed((size_t)(e->step_count + 1) * sizeof *r->steps);
   r->is_made = wk__alloc_zeroed((size_t)e->slot_count + 1);
+  r->places = wk__alloc_zeroed((size_t)(e->made_count + 1) * sizeof *r->places);
   for (int64_t k = 0; r->is_made && k < e->made_count; k++)
     if (e->made[k].slot >= 0) r->is_made[e->made[k].slot] = true;
-  if (r->steps && r->is_made) return r;
-  wk__free(r->steps), wk__free(r->is_made), wk__free(r);
+  if (r->steps && r->is_made && r->places) return r;
+  wk__free(r->steps), wk__free(r->is_made), wk__free(r->places), wk__free(r);
   return NULL;
 }
 
@@ -354,6 +356,10 @@ static void leave_noting(wk__recorded_run *r) {
 }
 
 /* ---- around a step ---- */
+
+wk__result_place *wk__recorded_places(const wk__graph_step *s, wk__run_memory *run) {
+  return run->recorded->places + s->first_made;
+}
 
 /* A step of a graph may run another graph, whose steps are then a part of it. */
 static WK__THREAD_LOCAL bool inside;

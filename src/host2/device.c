@@ -79,7 +79,8 @@ static char *take(int d, int class) {
   return memory;
 }
 
-static void *allocate(wk__stream *stream, int64_t bytes, int64_t *out_capacity) {
+static void *allocate(wk__stream *stream, int64_t bytes, const void *wanted, int64_t *out_capacity) {
+  (void)wanted;
   int d = stream->device.index, class = bytes <= RESERVED ? class_of(bytes) : CLASSES;
   char *memory = NULL;
   if (class < CLASSES && !wk__fault_now()) {

@@ -37,10 +37,10 @@ static wk_status find_stream(wk_storage *s) {
   return s->stream ? WK_OK : wk_error_category();
 }
 
-wk_status wk__storage_allocate(wk_storage *s, int64_t bytes) {
+wk_status wk__storage_allocate(wk_storage *s, int64_t bytes, const void *wanted) {
   const wk__device_type *type = wk__device_type_of(s->device);
   if (!type || find_stream(s) != WK_OK) return wk_error_category();
-  s->data = type->allocate(s->stream, bytes, &s->capacity);
+  s->data = type->allocate(s->stream, bytes, wanted, &s->capacity);
   return s->data ? WK_OK : wk_error_category();
 }
 
@@ -50,14 +50,16 @@ void wk__storage_deallocate(wk_storage *s) {
   s->capacity = 0;
 }
 
-wk_storage *wk__storage_create(wk_device device, int64_t bytes) {
+wk_storage *wk__storage_create_at(wk_device device, int64_t bytes, const void *wanted) {
   wk_storage *s = create_empty(device);
   if (!s) return NULL;
   s->bytes = bytes;
-  if (wk__storage_allocate(s, bytes) == WK_OK) return s;
+  if (wk__storage_allocate(s, bytes, wanted) == WK_OK) return s;
   struct_free(s);
   return NULL;
 }
+
+wk_storage *wk__storage_create(wk_device device, int64_t bytes) { return wk__storage_create_at(device, bytes, NULL); }
 
 wk_storage *wk__storage_lazy(wk_device device) { return create_empty(device); }
 
@@ -107,7 +109,7 @@ wk_status wk__storage_resize(wk_storage *s, int64_t bytes) {
   if (s->release || atomic_load_explicit(&s->pins, memory_order_relaxed))
     return wk_fail(WK_RUNTIME_ERROR, "Trying to resize storage that is not resizable");
   wk_storage larger = {.device = s->device};
-  WK_TRY(wk__storage_allocate(&larger, bytes));
+  WK_TRY(wk__storage_allocate(&larger, bytes, NULL));
   wk_status status = WK_OK;
   if (s->data) status = copy_bytes(&larger, s, s->bytes);
   if (status != WK_OK) {

@@ -330,14 +330,16 @@ static bool sizes_known(const wk__spec *spec) {
   return known;
 }
 
-wk_tensor *wk__tensor_from_spec(const wk__spec *spec) {
+wk_tensor *wk__tensor_from_spec_at(const wk__spec *spec, const void *wanted) {
   bool meta = spec->device.type == WK_META; /* which may have symbolic sizes; others are measured all the same */
   int64_t bytes = meta && !sizes_known(spec) ? 0 : spec_bytes(spec);
   if (bytes < 0) return NULL;
   if (meta) return wk__tensor_shape_only(spec);
-  wk_storage *storage = wk__storage_create(spec->device, bytes);
+  wk_storage *storage = wk__storage_create_at(spec->device, bytes, wanted);
   return storage ? wk__tensor_over(storage, spec) : NULL;
 }
+
+wk_tensor *wk__tensor_from_spec(const wk__spec *spec) { return wk__tensor_from_spec_at(spec, NULL); }
 
 wk_tensor *wk__tensor_shape_only(const wk__spec *spec) { return wk__tensor_over(NULL, spec); }
 

@@ -100,8 +100,10 @@ struct wk_storage {
 };
 
 wk_storage *wk__storage_create(wk_device device, int64_t bytes) WK_MUST_USE;
+/* wanted: where the memory should lie, if that is free; NULL: anywhere. */
+wk_storage *wk__storage_create_at(wk_device device, int64_t bytes, const void *wanted) WK_MUST_USE;
 /* The memory alone, for who shares a storage's out in time: a run's block. The storage has none before, or after. */
-WK_MUST_USE wk_status wk__storage_allocate(wk_storage *storage, int64_t bytes);
+WK_MUST_USE wk_status wk__storage_allocate(wk_storage *storage, int64_t bytes, const void *wanted);
 void wk__storage_deallocate(wk_storage *storage);
 wk_storage *wk__storage_lazy(wk_device device) WK_MUST_USE; /* without bytes; a tracer gives it its `trace` */
 wk_storage *wk__storage_from_memory(void *data, int64_t bytes, void (*release)(void *), void *context) WK_MUST_USE;
@@ -210,8 +212,9 @@ void wk__spec_copy(wk__spec *to, const wk__spec *from);    /* its dims alone: an
 wk_int wk__spec_numel(const wk__spec *spec);
 void wk__spec_make_known(wk__spec *spec); /* its symbols become their present values */
 
-wk_tensor *wk__tensor_from_spec(const wk__spec *spec) WK_MUST_USE;                    /* with new storage */
-wk_tensor *wk__tensor_shape_only(const wk__spec *spec) WK_MUST_USE;                   /* without storage */
+wk_tensor *wk__tensor_from_spec(const wk__spec *spec) WK_MUST_USE;                        /* with new storage */
+wk_tensor *wk__tensor_from_spec_at(const wk__spec *spec, const void *wanted) WK_MUST_USE; /* wk__storage_create_at */
+wk_tensor *wk__tensor_shape_only(const wk__spec *spec) WK_MUST_USE;                       /* without storage */
 wk_tensor *wk__tensor_shape_of(const wk_tensor *tensor) WK_MUST_USE;                  /* its shape, without storage */
 wk_tensor *wk__tensor_kept_shape(const wk_tensor *tensor) WK_MUST_USE;                /* the same, to outlive a trace */
 wk_tensor *wk__tensor_alias(const wk_tensor *base, const wk__spec *spec) WK_MUST_USE; /* same storage, new geometry */

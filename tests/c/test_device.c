@@ -42,7 +42,7 @@ static void copy_there_and_back(const wk__device_type *type, wk_device device) {
   char there[300], back[300];
   wk__stream *stream = wk__stream_of(device);
   int64_t capacity = 0;
-  char *memory = type->allocate(stream, sizeof there, &capacity);
+  char *memory = type->allocate(stream, sizeof there, NULL, &capacity);
   assert_non_null(memory);
   assert_true(capacity >= (int64_t)sizeof there && (uintptr_t)memory % 64 == 0);
   for (size_t i = 0; i < sizeof there; i++) there[i] = (char)i;
