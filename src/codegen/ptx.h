@@ -13,8 +13,8 @@
  * warp: the row is one chunk. columns:   a block has 32 neighbouring rows, thread (lane, column) the lane's elements:
  * for rows that lie side by side. parts:     a warp has a chunk of a row, and leaves what it comes to in memory; then
  *   whole:     a block has a row's chunks. For few long rows; where they are gone through several times, two kernels a
- * phase. column parts, column whole: the same for rows that lie side by side: a block has 8 lanes of a chunk of 32
- * rows, a warp each, and leaves the lanes' states; then it is as in columns.
+ * phase. column parts, column whole: the same for rows that lie side by side, also by phases: a block has 8 lanes of a
+ * chunk of 32 rows, a warp each, and leaves the lanes' states; then it is as in columns.
  *
  *   scans:     a thread has a row, or a chunk of it after scan parts, which leave what chunks come to.
  *
@@ -45,7 +45,7 @@ typedef enum wk__ptx_mode {
 } wk__ptx_mode;
 extern const char *const wk__ptx_mode_names[];      /* by wk__ptx_mode, in words */
 enum { WK__PTX_TILE = 32, WK__PTX_TILE_WARPS = 8 }; /* elements of a tile's side; a warp has each 8th of its rows */
-enum { WK__PTX_COLUMN_CHUNKS = 64 };                /* of a column at most */
+enum { WK__PTX_COLUMN_CHUNKS = 64 };                /* of a column; more where shared memory has room */
 enum { WK__PTX_MAX_LOOPS = 8, WK__PTX_MAX_EACH = 32, WK__PTX_SHORT_ROW = 16 };
 enum { WK__PTX_STILL, WK__PTX_ONE, WK__PTX_STRIDED }; /* how a walker moves with a loop */
 

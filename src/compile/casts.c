@@ -38,9 +38,15 @@ static wk__graph_node *add_second(wk__graph *graph, wk__graph_node *user, const 
   return second;
 }
 
+/* A reduction over images, which down the columns of a device's memory is a kernel of its own (schedule.c): what makes
+ * the small float would store both. */
+static bool sums_channels(const wk__graph_node *n) {
+  return n->op == WK__OP(_channel_sums) || n->op == WK__OP(_channel_moments);
+}
+
 static wk_status part(wk__graph *graph, wk__graph_node *cast, bool *out_changed) {
   wk__graph_node *second = NULL;
-  bool is_used = false; /* the first one keeps it */
+  bool is_used = false, waits = false; /* the first one keeps it */
   for (wk__graph_node *user = cast->next; user; user = user->next) {
     if (!uses(user, cast)) continue;
     if (is_used && has_body(user)) {
@@ -48,8 +54,10 @@ static wk_status part(wk__graph *graph, wk__graph_node *cast, bool *out_changed)
       WK_TRY(wk__graph_replace_arg(graph, user, cast, second));
       *out_changed = true;
     }
+    if (!is_used) waits = has_body(user) && sums_channels(user);
     is_used = true;
   }
+  if (second && waits) cast->flags |= WK__GRAPH_WAITS;
   return WK_OK;
 }
 

@@ -3,25 +3,40 @@
  * In and out: a graph. Operators that compute the same bits of images in either layout form *chains* by the values that
  * they hand on. A chain is given images with the channels last, all of it or nothing: where an image comes into it from
  * elsewhere it is copied into that order, and where one is wanted elsewhere it is copied back. That costs bytes that
- * are moved; what convolutions of one tap or one channel a group save is counted in bytes, too (is_worth_it). Strides
- * inside a chain are what the operators' shape rules say.
+ * are moved; what convolutions save is counted in bytes, too (is_worth_it). Strides inside a chain are what the
+ * operators' shape rules say; what leaves the graph lies as it did.
  *
- * Convolutions of several taps and channels sum in another order with the channels last (cpu/conv/conv.h), so they
- * belong to a chain only where other sums are allowed. Images of symbolic sizes are left as they are: what is faster is
- * not known. Backward passes are as well: their convolutions gain nothing.
+ * On the CPU convolutions of one tap or one channel a group are faster so. Those of several taps and channels sum in
+ * another order with the channels last (cpu/conv/conv.h), so they belong to a chain only where other sums are allowed.
+ * Backward passes are left as they are: their convolutions gain nothing.
  *
- * Tests: tests/ir/layout.txt, tests/ops/test_compile.py. */
+ * A device may have a library that copies planes inside of each convolution (convolves_last of its table). There all
+ * convolutions but those of groups belong to chains, forward and backward, and so do batch norms, their gradients and
+ * maxima of windows. A graph whose derivative outlives it is laid out before the derivative is made: the rules give
+ * gradients as the images lie, and what backward keeps lies as forward has it. The copies are then _laid_out, which
+ * gives gradients back as they were. Bits are the same but for the library's algorithm.
+ *
+ * Images of symbolic sizes are left as they are: what is faster is not known.
+ *
+ * Tests: tests/ir/layout.txt, tests/ops/test_compile.py, tests/cuda/test_layout.py. */
 #include "compile/fuse/fuse.h"
 
 enum {
   COPY_COST = 8,    /* bytes for each one that is copied into another order: read, written, and not in runs */
   STRIDED_GAIN = 5, /* halves of a byte for each one that a strided depthwise convolution reads or writes, */
   GAIN = 2,         /* and that another one does */
+  /* On devices: planes are read and written by tiles; the library copies what a convolution reads and writes. */
+  DEVICE_COPY_COST = 3,
+  DEVICE_GAIN = 4,
 };
 
 typedef struct layouts {
   wk__graph *graph;
-  bool other_sums, always; /* always: also where the copies cost more */
+  wk_device device;                                         /* of the images */
+  bool (*convolves_last)(wk_device device, wk_dtype dtype); /* the device's; NULL: by the CPU */
+  bool found;                                               /* there is a convolution */
+  bool taped;                                               /* a derivative is yet to be made of the graph */
+  bool other_sums, always;                                  /* always: also where the copies cost more */
   bool *changed;
   uint32_t count;          /* of nodes that were there */
   uint32_t *chain;         /* by number: another node of its chain, or itself, the first */
@@ -40,8 +55,8 @@ static bool is_known(const wk_tensor *t) {
 
 /* Of channels and places: planes, one behind the other. The weight of a convolution of several taps is one as well: it
  * is copied like what is convolved. */
-static bool is_image(const wk_tensor *t) {
-  if (!t || t->ndim != 4 || t->device.type != WK_CPU || !is_known(t)) return false;
+static bool is_image(const layouts *l, const wk_tensor *t) {
+  if (!t || t->ndim != 4 || !wk__device_equal(t->device, l->device) || !is_known(t)) return false;
   return t->sizes[1].bits > 1 && t->sizes[2].bits * t->sizes[3].bits > 1 && wk__is_contiguous(t);
 }
 
@@ -57,8 +72,13 @@ static bool is_depthwise(const wk__graph_node *n) {
   return weight->sizes[1].bits == 1 && wk_int_same(weight->sizes[0], groups);
 }
 
+static bool is_of_groups(const wk__graph_node *n) {
+  return !wk_int_same(n->args[WK__ARG(convolution, groups)].integer, wk_int_of(1));
+}
+
 static bool takes_convolution(const layouts *l, const wk__graph_node *n) {
   const wk_tensor *weight = arg_value(n, WK__ARG(convolution, weight));
+  if (l->convolves_last) return l->convolves_last(l->device, n->value->dtype) && is_known(weight) && !is_of_groups(n);
   bool floating = n->value->dtype == WK_FLOAT32 || n->value->dtype == WK_FLOAT64; /* others go through other kernels */
   if (!floating || n->args[WK__ARG(convolution, transposed)].boolean || !is_known(weight)) return false;
   bool one_tap = weight->sizes[2].bits == 1 && weight->sizes[3].bits == 1;
@@ -82,10 +102,23 @@ static bool takes_bytes(const wk__graph_node *n) {
   return is_known(weight) && weight->sizes[2].bits == 1 && weight->sizes[3].bits == 1;
 }
 
+static bool is_weight_gradient(const wk__graph_node *n) { return n->op == WK__OP(_convolution_backward_weight); }
+
+/* What belongs to a chain on a device alone. */
+static bool is_of_device_chain(const wk__graph_node *n) {
+  if (is_weight_gradient(n)) /* a weight of several taps is an image */
+    return wk_int_same(n->args[WK__ARG(_convolution_backward_weight, groups)].integer, wk_int_of(1));
+  return n->op == WK__OP(detach) || n->op == WK__OP(_to_copy) || n->op == WK__OP(_max_pool2d) ||
+         n->op == WK__OP(max_pool2d_with_indices);
+}
+
 /* It makes an image of images, the same bits in either layout. */
 static bool may_be_in_chain(const layouts *l, const wk__graph_node *n) {
-  if (n->kind != WK__GRAPH_CALL || n->flags & WK__GRAPH_TAPED || !is_image(n->value)) return false;
+  if (n->kind == WK__GRAPH_ITEM) return is_image(l, n->value) && may_be_in_chain(l, n->args[0].node);
+  if (n->kind != WK__GRAPH_CALL || (n->flags & WK__GRAPH_TAPED && !l->taped)) return false;
+  if (!is_image(l, wk__graph_is_list(n) ? n->items[0] : n->value)) return false;
   if (n->op == WK__OP(convolution)) return takes_convolution(l, n);
+  if (l->convolves_last && is_of_device_chain(n)) return true;
   return takes_bytes(n) || is_pointwise(n->op) || n->op == WK__OP(_native_batch_norm) || joins_channels(n);
 }
 
@@ -96,10 +129,16 @@ static bool is_spatial(const wk__graph_arg *dims) {
   return seen == (1u << 2 | 1u << 3);
 }
 
+static bool means_places(const wk__graph_node *n) {
+  return n->op == WK__OP(mean_dim) && arg_value(n, WK__ARG(mean_dim, self))->ndim == 4 &&
+         is_spatial(&n->args[WK__ARG(mean_dim, dim)]);
+}
+
 /* It makes no image, and the same of an image in either layout. */
-static bool reads_either(const wk__graph_node *n) {
-  if (n->kind != WK__GRAPH_CALL || n->flags & WK__GRAPH_TAPED || n->op != WK__OP(mean_dim)) return false;
-  return arg_value(n, WK__ARG(mean_dim, self))->ndim == 4 && is_spatial(&n->args[WK__ARG(mean_dim, dim)]);
+static bool reads_either(const layouts *l, const wk__graph_node *n) {
+  if (n->kind != WK__GRAPH_CALL || (n->flags & WK__GRAPH_TAPED && !l->taped)) return false;
+  bool sums = n->op == WK__OP(_channel_moments) || n->op == WK__OP(_channel_sums) || is_weight_gradient(n);
+  return means_places(n) || (l->convolves_last && sums);
 }
 
 /* ===================================================== chains =================================================== */
@@ -118,7 +157,9 @@ static bool is_in_chain(const layouts *l, const wk__graph_node *n) {
 
 static void find_chains(const layouts *l) {
   for (const wk__graph_node *n = l->graph->first; n; n = n->next) {
-    l->chain[n->number] = may_be_in_chain(l, n) ? n->number : NO_CHAIN;
+    bool alias = n->kind == WK__GRAPH_CALL && n->op == WK__OP(detach); /* lies as what it is of */
+    bool may_be = may_be_in_chain(l, n) && (!alias || is_in_chain(l, n->args[0].node));
+    l->chain[n->number] = may_be ? n->number : NO_CHAIN;
     if (!is_in_chain(l, n)) continue;
     wk__arg_cursor cursor = {0};
     for (wk__graph_node **arg; (arg = wk__graph_next_arg(n, &cursor));)
@@ -130,12 +171,21 @@ static void add(const layouts *l, const wk__graph_node *member, int64_t worth) {
   l->worth[first_of(l, member->number)] += worth;
 }
 
+/* The library copies what a weight's gradient is made of, as well. */
+static void count_weight_gradient(const layouts *l, const wk__graph_node *n) {
+  const wk_tensor *g = arg_value(n, WK__ARG(_convolution_backward_weight, grad_output)),
+                  *x = arg_value(n, WK__ARG(_convolution_backward_weight, input));
+  add(l, n, DEVICE_GAIN * (bytes_of(g) + bytes_of(x)));
+}
+
 static void count_gain(const layouts *l, const wk__graph_node *n) {
+  if (is_weight_gradient(n)) count_weight_gradient(l, n);
   if (n->op != WK__OP(convolution)) return;
   const wk_tensor *in = arg_value(n, WK__ARG(convolution, input));
   wk__integer_span stride = wk__graph_arg_integers(&n->args[WK__ARG(convolution, stride)]);
   bool strided = is_depthwise(n) && stride.count && stride.items[0].bits > 1;
-  add(l, n, (strided ? STRIDED_GAIN : GAIN) * (bytes_of(in) + bytes_of(n->value)));
+  int64_t gain = l->convolves_last ? DEVICE_GAIN : strided ? STRIDED_GAIN : GAIN;
+  add(l, n, gain * (bytes_of(in) + bytes_of(n->value)));
   l->gains[first_of(l, n->number)] = true;
 }
 
@@ -143,7 +193,7 @@ static void count_gain(const layouts *l, const wk__graph_node *n) {
 static void count_copy(const layouts *l, wk__graph_node *image, const wk__graph_node *member) {
   if (l->copies[image->number]) return;
   l->copies[image->number] = image;
-  add(l, member, -2 * COPY_COST * bytes_of(image->value));
+  add(l, member, -2 * (l->convolves_last ? DEVICE_COPY_COST : COPY_COST) * bytes_of(image->value));
 }
 
 static void count_ends(const layouts *l) {
@@ -162,8 +212,8 @@ static void count_worth(const layouts *l) {
     wk__arg_cursor cursor = {0};
     for (wk__graph_node **arg; (arg = wk__graph_next_arg(n, &cursor));) {
       bool from_inside = is_in_chain(l, *arg);
-      if (inside && !from_inside && is_image((*arg)->value)) count_copy(l, *arg, n);
-      if (!inside && from_inside && !reads_either(n)) count_copy(l, *arg, *arg);
+      if (inside && !from_inside && is_image(l, (*arg)->value)) count_copy(l, *arg, n);
+      if (!inside && from_inside && !reads_either(l, n)) count_copy(l, *arg, *arg);
     }
   }
   count_ends(l);
@@ -178,11 +228,26 @@ static bool is_worth_it(const layouts *l, const wk__graph_node *n) {
 
 /* ==================================================== rewriting ================================================= */
 
-/* A copy in another layout, made in front of the insertion point. NULL with the error set. */
-static wk__graph_node *copied(const layouts *l, wk__graph_node *image, const char *format) {
+static wk__graph_node *copy_of(const layouts *l, wk__graph_node *image, const char *format);
+
+/* An alias's copy is an alias of the copy: what leaves the graph shares memory as it did. */
+static wk__graph_node *called(const layouts *l, wk__graph_node *image, const char *format) {
   wk__graph_arg args[WK__MAX_ARGS] = {{.tag = WK_VALUE_TENSOR, .node = image},
                                       {.tag = WK_VALUE_STRING, .string = format}};
-  wk__graph_node *copy = wk__graph_call_by_rule(l->graph, WK__OP(clone), args);
+  bool alias = image->kind == WK__GRAPH_CALL && image->op == WK__OP(detach) && is_in_chain(l, image);
+  const wk_op *op = alias ? image->op : l->taped ? WK__OP(_laid_out) : WK__OP(clone);
+  if (alias) {
+    args[0].node = copy_of(l, image->args[0].node, format);
+    args[1] = (wk__graph_arg){0};
+  }
+  wk__graph_node *copy = args[0].node ? wk__graph_call_by_rule(l->graph, op, args) : NULL;
+  if (copy && !alias && l->taped) copy->flags |= WK__GRAPH_TAPED;
+  return copy;
+}
+
+/* A copy in another layout, made in front of the insertion point. NULL with the error set. */
+static wk__graph_node *copied(const layouts *l, wk__graph_node *image, const char *format) {
+  wk__graph_node *copy = called(l, image, format);
   if (copy) {
     copy->number = l->count;
     copy->source = image->source;
@@ -198,11 +263,12 @@ static wk__graph_node *copy_of(const layouts *l, wk__graph_node *image, const ch
 
 /* Instead of an argument its copy where the layouts differ. */
 static wk_status exchange_args(const layouts *l, wk__graph_node *n) {
-  bool inside = is_worth_it(l, n), either = reads_either(n);
+  if (n->kind == WK__GRAPH_ITEM) return WK_OK; /* described with its list */
+  bool inside = is_worth_it(l, n), either = reads_either(l, n);
   wk__arg_cursor cursor = {0};
   for (wk__graph_node **arg; (arg = wk__graph_next_arg(n, &cursor));) {
     bool from_inside = (*arg)->number < l->count && is_worth_it(l, *arg);
-    bool into = inside && !from_inside && (*arg)->number < l->count && is_image((*arg)->value);
+    bool into = inside && !from_inside && (*arg)->number < l->count && is_image(l, (*arg)->value);
     if (!into && (inside || either || !from_inside)) continue;
     wk__graph_node *copy = copy_of(l, *arg, into ? "channels_last" : "contiguous_format");
     if (!copy) return wk_error_category();
@@ -234,10 +300,19 @@ static wk_status rewrite(const layouts *l) {
   return WK_OK;
 }
 
-static bool has_convolution(const wk__graph *graph) {
-  for (const wk__graph_node *n = graph->first; n; n = n->next)
-    if (n->kind == WK__GRAPH_CALL && n->op == WK__OP(convolution)) return true;
-  return false;
+/* Which images are looked at: those of the first convolution that may gain. */
+static bool find_device(layouts *l) {
+  for (const wk__graph_node *n = l->graph->first; n; n = n->next) {
+    l->taped |= (n->flags & WK__GRAPH_TAPED) != 0;
+    bool there = l->device.type == WK_CPU || l->convolves_last;
+    if (n->kind != WK__GRAPH_CALL || n->op != WK__OP(convolution) || (l->found && there)) continue;
+    const wk__device_type *type = wk__device_types[n->value->device.type];
+    l->found = true;
+    l->device = n->value->device;
+    l->convolves_last =
+        type && type->convolves_last && type->convolves_last(l->device, n->value->dtype) ? type->convolves_last : NULL;
+  }
+  return l->found && (l->convolves_last || (l->device.type == WK_CPU && !l->taped));
 }
 
 static wk_status place(layouts *l) {
@@ -250,10 +325,10 @@ static wk_status place(layouts *l) {
 
 wk_status wk__place_layouts(wk__graph *graph, const wk__choices *choices, bool *out_changed) {
   *out_changed = false;
-  if (choices->channels_last == WK__LAST_NEVER || !has_convolution(graph)) return WK_OK;
-  wk__graph_number(graph);
   size_t count = (size_t)graph->node_count;
   layouts l = {.graph = graph, .changed = out_changed, .count = (uint32_t)count};
+  if (choices->channels_last == WK__LAST_NEVER || !find_device(&l)) return WK_OK;
+  wk__graph_number(graph);
   l.other_sums = choices->channels_last == WK__LAST_WITH_OTHER_SUMS;
   l.always = choices->channels_last == WK__LAST_ALWAYS;
   char *memory = wk__alloc_zeroed(count * (sizeof *l.copies + sizeof *l.worth + sizeof *l.chain + sizeof *l.gains));

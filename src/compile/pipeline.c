@@ -210,12 +210,32 @@ static void drop_reference(void *compiled) {
   wk__free(c);
 }
 
+/* Before the derivative is made, so that what backward keeps lies as forward has it (layout.c). What fails costs speed
+ * only. */
+static wk__graph *with_layouts(const wk__compiled_graph *c, wk__graph *graph) {
+  bool changed = false;
+  wk__graph *laid = c->limits.passes == WK__UNLIMITED ? wk__graph_copy(graph) : NULL;
+  wk__shape_env *env = laid ? wk__graph_env(laid) : NULL, *outer = env ? wk__shape_env_set_current(env) : NULL;
+  wk_status status = env ? wk__place_layouts(laid, &c->choices, &changed) : WK_INTERNAL_ERROR;
+  if (env) wk__shape_env_set_current(outer);
+  if (status == WK_OK && changed && wk__graph_freeze(laid) == WK_OK) {
+    wk__graph_log(laid, "layout", true);
+    return laid;
+  }
+  wk_error_clear();
+  wk__graph_release(laid);
+  return wk__graph_retain(graph);
+}
+
 static wk_status compile_with_derivative(wk__compiled_graph *c, wk__graph *graph, const bool *requires_grad) {
   wk__dump dump = wk__dump_begin(c->number);
   wk__dump_graph(&dump, "captured", graph);
   const wk__aot_maker maker = {.make = make_half, .release = drop_reference, .context = c};
   atomic_fetch_add(&c->references, 1);
-  WK_TRY(wk__aot_function_create(graph, requires_grad, NULL, &maker, &c->aot));
+  wk__graph *laid = with_layouts(c, graph);
+  wk_status status = wk__aot_function_create(laid, requires_grad, NULL, &maker, &c->aot);
+  wk__graph_release(laid);
+  WK_TRY(status);
   c->graph = wk__graph_retain(graph);
   return WK_OK;
 }

@@ -9,6 +9,8 @@
  * and a transposed convolution, which the gradient of an input is too, is the convolution by the weight turned round of
  * the input with zeros between its elements. In: one to three dims, any strides; integers as int64s. Out: sums in
  * the order of the products. Tests: tests/device/, tests/cuda/test_convolution.py. */
+#include <stdlib.h>
+
 #include "cuda/cuda.h"
 #include "cuda/cudnn.h"
 #include "cuda/internal.h"
@@ -368,3 +370,15 @@ static wk_status on_device(wk__call *c, wk__kernel_fn *of_floats, wk__kernel_fn 
 }
 wk_status wk__cuda_convolution(wk__call *c) { return on_device(c, forward, forward_whole); }
 wk_status wk__cuda_convolution_backward_weight(wk__call *c) { return on_device(c, backward_weight, NULL); }
+
+/* ================================================= what the compiler asks ======================================== */
+
+/* cuDNN's kernels for tensor cores are written for channels last, and copy planes. WICK_CUDA_LAYOUT: "last", as if it
+ * were there; "planes", images stay as they are. */
+bool wk__cuda_convolves_last(wk_device device, wk_dtype dtype) {
+  (void)device;
+  const char *text = getenv("WICK_CUDA_LAYOUT");
+  if (dtype != WK_FLOAT16 && dtype != WK_BFLOAT16) return false;
+  if (text && *text) return strcmp(text, "last") == 0;
+  return wk__cuda_switches.cudnn && wk__cudnn_version() > 0;
+}

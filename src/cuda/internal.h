@@ -159,6 +159,7 @@ void wk__cuda_take_words(struct wk__generator *generator, uint64_t used, uint64_
 /* ---- attention.c ---- */
 
 bool wk__cuda_fuses_attention(wk_device device);
+bool wk__cuda_convolves_last(wk_device device, wk_dtype dtype);
 
 /* ---- tile.c ---- */
 

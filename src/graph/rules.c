@@ -46,7 +46,30 @@ wk__graph_node *wk__graph_call_by_rule(wk__graph *graph, const wk_op *op, const 
   return node;
 }
 
+static void exchange(wk_tensor **value, wk_tensor *by) {
+  wk__release(*value);
+  *value = wk__retain(by);
+}
+
+/* A list's tensors and the ITEM nodes that are made of it. */
+static wk_status describe_items(wk__graph_node *node) {
+  shape_call s;
+  wk_status status = make_args(&s, node->op, node->args);
+  if (status == WK_OK) status = run_rule(&s.call);
+  for (int k = 0; k < node->item_count && status == WK_OK; k++) {
+    if (!node->items[k]) continue;
+    wk_tensor *item = wk__graph_describe(&s.specs[k]);
+    if (!item) status = wk_error_category();
+    if (item) exchange(&node->items[k], item);
+    if (item && node->item_nodes[k]) exchange(&node->item_nodes[k]->value, item);
+    wk__release(item);
+  }
+  wk__free(s.list);
+  return status;
+}
+
 wk_status wk__graph_describe_again(wk__graph_node *node) {
+  if (wk__graph_is_list(node)) return describe_items(node);
   wk_tensor *value = describe_result(node->op, node->args);
   if (!value) return wk_error_category();
   wk__release(node->value);

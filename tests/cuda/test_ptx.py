@@ -140,6 +140,13 @@ for height, width in ((4096, 3), (9000, 34)):
 for dtype in (torch.bfloat16, torch.float64, torch.int64):  # in parts, where they are few
     x = (torch.randn(4500, 35) * 10).to(dtype)
     check(f"in parts {dtype}", lambda x: (x.sum(0), x.amax(0), x.argmin(0)), x)
+def norm(x):  # by phases, in parts: moments, and the gradients' sums
+    x = x.detach().contiguous(memory_format=torch.channels_last).requires_grad_()
+    y = F.batch_norm(x, None, None, training=True)
+    return y.detach(), *torch.autograd.grad(y.sin().sum(), x), x.detach().softmax(0)
+check("batch norm, channels last", norm, torch.randn(4, 40, 18, 17))
+check("batch norm, channels last, in bf16", norm, torch.randn(2, 33, 50, 50).bfloat16())
+check("longer than usual", lambda x: x.sum(0), torch.randn(280_000, 2))
 fused = torch.compile(lambda x, y: ((x * y).exp(), (x * y).exp().sum(0)))
 check("in parts, and stored", lambda x, y: [fused(x, y) for _ in range(3)][-1], torch.randn(700, 70), torch.randn(700, 70))
 x = torch.randn(3, 5, 600, 8).transpose(1, 2)  # (3, 600, 5, 8): rows over two dims, side by side

@@ -29,6 +29,13 @@ static wk_status channels_last_with_other_sums(wk__graph *graph, bool *out_chang
   return wk__place_layouts(graph, &choices, out_changed);
 }
 
+/* As if the device's library were there. */
+static wk_status device_layouts(wk__graph *graph, bool *out_changed) {
+  const wk__choices choices = {.channels_last = WK__LAST_WHERE_FASTER};
+  setenv("WICK_CUDA_LAYOUT", "last", 1);
+  return wk__place_layouts(graph, &choices, out_changed);
+}
+
 static const struct {
   const char *name;
   wk__graph_pass_fn *run;
@@ -41,6 +48,7 @@ static const struct {
     {"channels_last", channels_last},
     {"channels_last_where_faster", channels_last_where_faster},
     {"channels_last_with_other_sums", channels_last_with_other_sums},
+    {"device_layouts", device_layouts},
 };
 
 static int failures, cases;

@@ -24,6 +24,19 @@ def test_products_and_their_dtypes():
     wick.testing.assert_close(wick.mm(x.bfloat16(), w.bfloat16()), wick.autocast("cpu")(wick.mm)(x, w))
 
 
+def test_convolutions_and_their_gradients():
+    x, w = wick.randn(2, 3, 6, 6), wick.randn(4, 3, 3, 3, requires_grad=True)
+    f = wick.nn.functional
+    with wick.autocast("cpu"):
+        y = f.conv2d(x, w)
+        others = f.conv2d(x, w, padding="same"), f.conv1d(x[:, :, 0], w[:, :, 0]), f.conv_transpose2d(x, w[:3])
+        assert f.conv2d(x.double(), w.double()).dtype == wick.float64
+    assert {t.dtype for t in (y, *others)} == {bfloat16}
+    assert wick.equal(y, f.conv2d(x.bfloat16(), w.bfloat16()))
+    y.sum().backward()
+    assert w.grad.dtype == float32
+
+
 def test_gradients_have_the_parameters_dtype():
     layer, x = wick.nn.Linear(4, 3), wick.randn(2, 4)
     with wick.autocast("cpu"):

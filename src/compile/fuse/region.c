@@ -40,7 +40,7 @@ bool wk__node_args(const wk__graph_node *node, wk_value *args) {
 
 /* The operator whose body computes the node; NULL: none. A copy in another layout or dtype is one. */
 static const wk_op *body_of(const wk_op *op) {
-  if (op == WK__OP(clone) || op == WK__OP(_to_copy)) return WK__OP(_copy);
+  if (op == WK__OP(clone) || op == WK__OP(_to_copy) || op == WK__OP(_laid_out)) return WK__OP(_copy);
   return op->lower && op->meta && !op->compose ? op : NULL;
 }
 

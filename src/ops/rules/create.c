@@ -309,6 +309,12 @@ wk_status wk__vjp_copy(wk__vjp *v) {
   return wk__vjp_set(v, A_other, grad); /* the tape sums and converts it to src's own shape and dtype */
 }
 
+wk_status wk__vjp_laid_out(wk__vjp *v) {
+  const wk_tensor *self = ARG(WK__ARG(_laid_out, self));
+  const char *format = wk__has_channels_last(self) ? "channels_last" : "contiguous_format";
+  return wk__vjp_set(v, WK__ARG(_laid_out, self), wk_contiguous(G, format));
+}
+
 /* clone and conversion: outputs[0] has the geometry already. */
 wk_status wk__routine_clone(wk__call *c) {
   wk_value source = c->args[0];
