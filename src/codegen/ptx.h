@@ -13,8 +13,8 @@
  * warp: the row is one chunk. columns:   a block has 32 neighbouring rows, thread (lane, column) the lane's elements:
  * for rows that lie side by side. parts:     a warp has a chunk of a row, and leaves what it comes to in memory; then
  *   whole:     a block has a row's chunks. For few long rows; where they are gone through several times, two kernels a
- * phase. column parts, column whole: the same for rows that lie side by side, also by phases: a block has 8 lanes of a
- * chunk of 32 rows, a warp each, and leaves the lanes' states; then it is as in columns.
+ * phase. column parts, column whole: the same for rows that lie side by side, also by phases: a block has a chunk of 32
+ * rows, and leaves what it comes to; then a block folds those of 32 rows.
  *
  *   scans:     a thread has a row, or a chunk of it after scan parts, which leave what chunks come to.
  *
@@ -104,7 +104,8 @@ typedef struct wk__ptx_kernel {
   wk__ptx_arg args[WK__PTX_MAX_ARGS];
   int arg_count;
   /* 8-byte words of a state. Rows of several warps keep 32 of them in shared memory, long rows one a chunk, columns 32
-   * x 32 and 32 a chunk, parts and whole one a chunk in the scratch memory, column parts 32 a chunk and row there. */
+   * x 32 and 32 a chunk, parts and whole one a chunk in the scratch memory, column parts one a chunk and row there, and
+   * column whole 32 a chunk in shared memory as well. */
   int states;
 } wk__ptx_kernel;
 

@@ -347,22 +347,22 @@ static reg_name column_address(ptx_writer *w, const char *number, const ptx_fold
   return ptx_state_address(w, place.text, f->word_count);
 }
 
-/* Chunks pairwise, neighbours first, by each thread of warp 0 for its row; then all threads have them. */
+/* Chunks pairwise, neighbours first, a pair a warp in turns; then all threads have their rows'. */
 static void fold_column(ptx_writer *w, ptx_folds *f) {
   int label = w->unique++;
   ptx_state other[PTX_MOST_FOLDS];
   for (int n = 0; n < f->count; n++) other[n] = ptx_new_state(w, f->v[n]);
   ptx_line(w, "{");
-  ptx_line(w, ".reg .b32 %%step, %%i, %%j, %%pair;");
+  ptx_line(w, ".reg .b32 %%step, %%i, %%j, %%pair, %%stride;");
   ptx_line(w, ".reg .pred %%more;");
   ptx_line(w, "mov.u32 %%step, 1;");
-  ptx_line(w, "setp.ne.u32 %%more, %%warp, 0;");
-  ptx_line(w, "@%%more bra DONE%d;", label);
   ptx_line(w, "STEP%d:", label);
+  ptx_line(w, "bar.sync 0;");
   ptx_line(w, "setp.ge.u32 %%more, %%step, %%chunks;");
   ptx_line(w, "@%%more bra DONE%d;", label);
   ptx_line(w, "shl.b32 %%pair, %%step, 1;");
-  ptx_line(w, "mov.u32 %%i, 0;");
+  ptx_line(w, "mul.lo.u32 %%i, %%warp, %%pair;");
+  ptx_line(w, "shl.b32 %%stride, %%pair, 5;");
   ptx_line(w, "PAIR%d:", label);
   ptx_line(w, "add.u32 %%j, %%i, %%step;");
   ptx_line(w, "setp.ge.u32 %%more, %%j, %%chunks;");
@@ -372,13 +372,12 @@ static void fold_column(ptx_writer *w, ptx_folds *f) {
   ptx_move_states(w, f, true, other, b.text);
   for (int n = 0; n < f->count; n++) ptx_take_other(w, f->v[n], &f->s[n], &other[n], "");
   ptx_move_states(w, f, false, f->s, a.text);
-  ptx_line(w, "add.u32 %%i, %%i, %%pair;");
+  ptx_line(w, "add.u32 %%i, %%i, %%stride;");
   ptx_line(w, "bra PAIR%d;", label);
   ptx_line(w, "NEXT%d:", label);
   ptx_line(w, "mov.u32 %%step, %%pair;");
   ptx_line(w, "bra STEP%d;", label);
   ptx_line(w, "DONE%d:", label);
-  ptx_line(w, "bar.sync 0;");
   ptx_line(w, "mov.u32 %%i, 0;");
   reg_name all = column_address(w, "%i", f);
   ptx_move_states(w, f, true, f->s, all.text);
@@ -422,18 +421,19 @@ static void write_columns(ptx_writer *w) {
 
 /* ---- parts of columns, and the whole of them ---- */
 
-/* The scratch memory's state of the thread's row, chunk %chunk and lane %warp64 of the order: (chunks, lanes, rows). */
-static reg_name lane_address(ptx_writer *w, const ptx_folds *f) {
-  reg_name at = ptx_new(w, "b64"), line = ptx_new(w, "b64"), rows = ptx_load_arg(w, WK__PTX_COUNT, 0, 0),
+/* Between shared and scratch memory, where states lie as (chunks, rows): that of the thread's row and chunk %chunk. */
+static void move_chunk_state(ptx_writer *w, ptx_folds *f, bool load) {
+  reg_name at = ptx_new(w, "b64"), rows = ptx_load_arg(w, WK__PTX_COUNT, 0, 0),
            scratch = ptx_load_arg(w, WK__PTX_SCRATCH, 0, 0);
-  ptx_line(w, "mul.wide.u32 %s, %%chunk, 32;", line.text);
-  ptx_line(w, "add.s64 %s, %s, %%warp64;", line.text, line.text);
-  ptx_line(w, "mad.lo.s64 %s, %s, %s, %%row;", at.text, line.text, rows.text);
+  ptx_line(w, "cvt.u64.u32 %s, %%chunk;", at.text);
+  ptx_line(w, "mad.lo.s64 %s, %s, %s, %%row;", at.text, at.text, rows.text);
   ptx_line(w, "mad.lo.s64 %s, %s, %d, %s;", at.text, at.text, 8 * f->word_count, scratch.text);
-  return at;
+  w->scratch = true;
+  ptx_move_states(w, f, load, f->s, at.text);
+  w->scratch = false;
 }
 
-/* A block has 32 rows, a chunk and 8 lanes of the order, a warp each. */
+/* A block has 32 rows and a chunk, a warp a lane of the order. */
 static void write_column_parts(ptx_writer *w) {
   int skip = w->unique++, phase = w->shape->phase;
   ptx_folds f = ptx_folds_of(w, phase);
@@ -445,9 +445,9 @@ static void write_column_parts(ptx_writer *w) {
   w->phase = phase;
   ptx_write_chunk(w, phase, &f, "%warp64");
   if (!f.count) return;
-  reg_name at = lane_address(w, &f);
-  ptx_line(w, "@!%%live bra SKIP%d;", skip);
-  ptx_move_states(w, &f, false, f.s, at.text);
+  fold_warps(w, &f);
+  ptx_line(w, "@!%%first bra SKIP%d;", skip);
+  move_chunk_state(w, &f, false);
   ptx_line(w, "SKIP%d:", skip);
 }
 
@@ -455,20 +455,16 @@ static void write_column_whole(ptx_writer *w) {
   int phase = w->shape->phase;
   ptx_folds f = ptx_folds_of(w, phase);
   ptx_count_chunks(w);
-  ptx_line(w, ".reg .b64 %%warp64;");
-  ptx_line(w, "cvt.u64.u32 %%warp64, %%warp;");
   ptx_prepare(w);
   ptx_find_values(w);
   if (phase == 0) ptx_emit_rows(w, 0);
   ptx_move_values(w, true, phase);
   ptx_emit_row_values(w, phase);
-  int label = begin_chunks(w, "0");
-  reg_name at = lane_address(w, &f);
-  w->scratch = true;
-  ptx_move_states(w, &f, true, f.s, at.text);
-  w->scratch = false;
-  keep_column(w, &f);
-  end_chunks(w, label, 1);
+  int label = begin_chunks(w, "%warp");
+  move_chunk_state(w, &f, true);
+  reg_name place = column_address(w, "%chunk", &f);
+  ptx_move_states(w, &f, false, f.s, place.text);
+  end_chunks(w, label, WK__REDUCE_LANES);
   fold_column(w, &f);
   for (int n = 0; n < f.count; n++) ptx_finish(w, f.v[n], &f.s[n]);
   ptx_move_values(w, false, phase);

@@ -188,16 +188,13 @@ static bool is_blocks(const ptx_writer *w) {
   return w->shape->mode == WK__PTX_WHOLE || (!ptx_is_columns(w) && !ptx_is_scans(w) && w->shape->warps > 1);
 }
 
-/* Which rows, chunk and lanes of the order a block has: %block becomes that of the rows. */
+/* Which rows and chunk a block has: %block becomes that of the rows. */
 static void begin_column_parts(ptx_writer *w) {
   ptx_count_chunks(w);
-  ptx_line(w, ".reg .b32 %%chunk, %%group;");
+  ptx_line(w, ".reg .b32 %%chunk;");
   ptx_line(w, ".reg .b64 %%warp64;");
-  ptx_line(w, "and.b32 %%group, %%block, 3;");
-  ptx_line(w, "shr.u32 %%block, %%block, 2;");
   ptx_line(w, "rem.u32 %%chunk, %%block, %%chunks;");
   ptx_line(w, "div.u32 %%block, %%block, %%chunks;");
-  ptx_line(w, "mad.lo.u32 %%warp, %%group, 8, %%warp;");
   ptx_line(w, "cvt.u64.u32 %%warp64, %%warp;");
 }
 
@@ -269,13 +266,12 @@ static void write_beginning(ptx_writer *w) {
 
 static bool shares_memory(const ptx_writer *w) {
   int mode = w->shape->mode;
-  return mode == WK__PTX_COLUMNS || mode == WK__PTX_COLUMN_WHOLE ||
-         ((mode == WK__PTX_ROWS || mode == WK__PTX_LONG_ROWS) && w->shape->warps > 1);
+  return ptx_is_columns(w) || ((mode == WK__PTX_ROWS || mode == WK__PTX_LONG_ROWS) && w->shape->warps > 1);
 }
 
 static int most_threads(const ptx_writer *w) {
   int mode = w->shape->mode;
-  if (mode == WK__PTX_COLUMNS || mode == WK__PTX_COLUMN_WHOLE || mode == WK__PTX_WHOLE) return 1024;
+  if (ptx_is_columns(w) || mode == WK__PTX_WHOLE) return 1024;
   return w->shape->warps > 8 ? 32 * w->shape->warps : 256;
 }
 
@@ -363,7 +359,7 @@ static wk_status write_kernel(ptx_writer *w, const char *provenance) {
 
 wk_status wk__ptx_write(const wk__nest *nest, const wk__ptx_shape *shape, const char *provenance, wk__ptx_kernel *out) {
   ptx_writer w = {.nest = nest, .shape = shape, .out = out, .whole = shape->whole};
-  w.scratch = shape->mode == WK__PTX_PARTS || shape->mode == WK__PTX_WHOLE || shape->mode == WK__PTX_COLUMN_PARTS;
+  w.scratch = shape->mode == WK__PTX_PARTS || shape->mode == WK__PTX_WHOLE;
   out->arg_count = out->states = 0;
   out->text = NULL;
   if (!is_written(nest, shape)) return WK_UNSUPPORTED;

@@ -319,8 +319,7 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
     case WK__PTX_SHORT_ROWS:
       return (grid){wk__ceil_div(count, THREADS), THREADS, 0};
     case WK__PTX_COLUMN_PARTS:
-      return (grid){wk__ceil_div(count, LANES) * wk__shape_chunks(b) * (LANES / WK__PTX_COLUMN_PART_LANES),
-                    LANES * WK__PTX_COLUMN_PART_LANES, 0};
+      return (grid){wk__ceil_div(count, LANES) * wk__shape_chunks(b), LANES * LANES, word * LANES * LANES};
     case WK__PTX_COLUMNS:
     case WK__PTX_COLUMN_WHOLE:
       return (grid){wk__ceil_div(count, LANES), LANES * LANES, word * LANES * (LANES + wk__shape_chunks(b))};
@@ -389,7 +388,7 @@ static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b,
 /* Words of the scratch memory that parts leave their states in. */
 static int64_t states_of(const kernel *parts, const wk__binding *b) {
   int64_t states = parts->states * count_of(parts, b);
-  return parts->shape.mode == WK__PTX_COLUMN_PARTS ? states * WK__REDUCE_LANES * wk__shape_chunks(b) : states;
+  return parts->shape.mode == WK__PTX_COLUMN_PARTS ? states * wk__shape_chunks(b) : states;
 }
 
 static wk_status give_parts(const kernel *parts, const kernel *whole, wk__cuda_stream *s, const wk__binding *b,
@@ -428,7 +427,6 @@ static bool find_phases(wk__cuda_native *native, wk__cuda_stream *s, const wk__n
   bool all = true, columns = shape.mode == WK__PTX_COLUMN_PARTS;
   wk__ptx_shape whole = shape;
   whole.mode = columns ? WK__PTX_COLUMN_WHOLE : WK__PTX_WHOLE;
-  if (columns) whole.warps = WK__REDUCE_LANES;
   *out = (phase_kernels){.count = 0};
   for (int phase = 0; phase < phases.count; phase++) {
     bool folds = phases.folds >> phase & 1;
@@ -485,7 +483,6 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
     shape.mode = shape.mode == WK__PTX_PARTS        ? WK__PTX_WHOLE
                  : shape.mode == WK__PTX_SCAN_PARTS ? WK__PTX_SCANS
                                                     : WK__PTX_COLUMN_WHOLE;
-    if (shape.mode == WK__PTX_COLUMN_WHOLE) shape.warps = WK__REDUCE_LANES;
     whole = kernel_for(native, nest, s, b, &shape);
     if (!whole) return WK_OK;
   }

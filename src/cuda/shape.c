@@ -61,11 +61,9 @@ bool wk__shape_goes_in_parts(const wk__nest *nest, const wk__cuda_device *d, con
          (wk__ptx_is_reduced_once(nest) || wk__ptx_phases_of(nest).count <= WK__PTX_MOST_PHASES);
 }
 
-/* Columns whose blocks would be few, of a length that is worth a second launch. */
+/* Columns of several chunks whose blocks would be few. */
 static bool goes_in_column_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
-  enum { LEAST_LENGTH = 512 };
-  return wk__ceil_div(wk__shape_count(b, 0, b->p), WK__REDUCE_LANES) <= d->multiprocessors &&
-         wk__shape_length(b) >= LEAST_LENGTH &&
+  return wk__ceil_div(wk__shape_count(b, 0, b->p), WK__REDUCE_LANES) <= d->multiprocessors && wk__shape_chunks(b) > 1 &&
          (wk__ptx_is_reduced_once(nest) || wk__ptx_phases_of(nest).count <= WK__PTX_MOST_PHASES);
 }
 
@@ -141,7 +139,7 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   if (nest->instr_count <= 24 && s->carries) s->each = (uint8_t)wk__min(step_of(nest), 2 * LARGE_STEP);
   s->warps = columns ? 32 : parts ? 1 : (uint8_t)wk__min(wk__shape_chunks(b), MOST_WARPS);
   if (columns && goes_in_column_parts(nest, d, b)) {
-    s->mode = WK__PTX_COLUMN_PARTS, s->warps = WK__PTX_COLUMN_PART_LANES;
+    s->mode = WK__PTX_COLUMN_PARTS;
     s->phased = !wk__ptx_is_reduced_once(nest);
   }
   return true;

@@ -5,8 +5,6 @@
 #include "codegen/ptx.h"
 #include "cuda/internal.h"
 
-enum { WK__PTX_COLUMN_PART_LANES = 8 }; /* of a block of column parts */
-
 /* How many positions loops [begin, end) go through. */
 static inline int64_t wk__shape_count(const wk__binding *b, int begin, int end) {
   int64_t n = 1;

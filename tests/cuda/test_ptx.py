@@ -135,7 +135,7 @@ check("batch norm", lambda x: F.batch_norm(x, None, None, training=True), torch.
 """
 
 LONG_COLUMNS = """
-for height, width in ((4096, 3), (9000, 34)):
+for height, width in ((4096, 3), (9000, 34), (33_000, 5)):
     columns((height, width), torch.randn(height, width))
 for dtype in (torch.bfloat16, torch.float64, torch.int64):  # in parts, where they are few
     x = (torch.randn(4500, 35) * 10).to(dtype)
