@@ -622,6 +622,30 @@ void ptx_load(ptx_writer *w, int v) {
   }
 }
 
+/* What is there is exchanged for the sum, until nobody has changed it meanwhile. */
+static void exchange_small_float(ptx_writer *w, int dtype, const char *value, place at, const char *guard) {
+  int label = w->unique++;
+  reg_name seen = ptx_new(w, "b16"), next = ptx_new(w, "b16"), met = ptx_new(w, "b16"), bits = ptx_new(w, "b32"),
+           rounded = ptx_new(w, "b32"), old = ptx_new(w, "f32"), sum = ptx_new(w, "f32"), again = ptx_new(w, "pred");
+  if (guard[0]) {
+    ptx_line(w, "%sbra ADD%d;", guard, label);
+    ptx_line(w, "bra ADDED%d;", label);
+    ptx_line(w, "ADD%d:", label);
+  }
+  ptx_line(w, "ld.global.u16 %s, [%s+%d];", seen.text, at.reg.text, at.offset);
+  ptx_line(w, "AGAIN%d:", label);
+  ptx_line(w, "cvt.u32.u16 %s, %s;", bits.text, seen.text);
+  widen(w, dtype, old.text, bits.text);
+  ptx_line(w, "add.rn.f32 %s, %s, %s;", sum.text, old.text, value);
+  narrow(w, dtype, rounded.text, sum.text);
+  ptx_line(w, "cvt.u16.u32 %s, %s;", next.text, rounded.text);
+  ptx_line(w, "atom.global.cas.b16 %s, [%s+%d], %s, %s;", met.text, at.reg.text, at.offset, seen.text, next.text);
+  ptx_line(w, "setp.ne.u16 %s, %s, %s;", again.text, met.text, seen.text);
+  ptx_line(w, "mov.b16 %s, %s;", seen.text, met.text);
+  ptx_line(w, "@%s bra AGAIN%d;", again.text, label);
+  ptx_line(w, "ADDED%d:", label);
+}
+
 static void add_one(ptx_writer *w, int dtype, const char *value, place at, const char *guard) {
   if (dtype == WK_FLOAT32 || dtype == WK_FLOAT64) {
     ptx_line(w, "%sred.global.add.%s [%s+%d], %s;", guard, load_type(dtype), at.reg.text, at.offset, value);
@@ -631,6 +655,8 @@ static void add_one(ptx_writer *w, int dtype, const char *value, place at, const
     reg_name low = ptx_new(w, "b32");
     ptx_line(w, "cvt.u32.u64 %s, %s;", low.text, value);
     ptx_line(w, "%sred.global.add.u32 [%s+%d], %s;", guard, at.reg.text, at.offset, low.text);
+  } else if (dtype == WK_FLOAT16 || dtype == WK_BFLOAT16) {
+    exchange_small_float(w, dtype, value, at, guard);
   } else {
     w->unsupported = true;
   }

@@ -88,15 +88,28 @@ wk_status wk__cuda_copy(wk__stream *stream, void *to, const void *from, int64_t 
   return way == WK__ON_DEVICE ? WK_OK : finish_copy(s, host, way);
 }
 
+typedef struct filling {
+  void *to;
+  int value;
+  int64_t bytes;
+  CUresult result;
+} filling;
+
+static bool give_fill(void *context, CUstream stream) {
+  filling *f = context;
+  f->result =
+      wk__cuda.cuMemsetD8Async((CUdeviceptr)(uintptr_t)f->to, (unsigned char)f->value, (size_t)f->bytes, stream);
+  return f->result == CUDA_SUCCESS;
+}
+
 wk_status wk__cuda_fill(wk__stream *stream, void *to, int value, int64_t bytes) {
   wk__cuda_stream *s = wk__cuda_stream_of(stream);
   if (bytes == 0) return WK_OK;
   WK_TRY(wk__cuda_enter(s->device));
-  wk__cuda_not_recorded("it fills bytes");
+  filling f = {to, value, bytes, CUDA_SUCCESS};
   CUevent begin;
   wk__cuda_time_begin(s, &begin);
-  wk_status status =
-      WK__CUDA(cuMemsetD8Async, (CUdeviceptr)(uintptr_t)to, (unsigned char)value, (size_t)bytes, s->handle);
+  (void)wk__cuda_give_library(s, &(wk__cuda_address){0, (uint64_t)(uintptr_t)to}, 1, give_fill, &f);
   wk__cuda_time_end(s, begin, "fill");
-  return status;
+  return wk__cuda_check(f.result, "cuMemsetD8Async");
 }

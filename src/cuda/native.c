@@ -4,6 +4,7 @@
  * long as the code that owns it, which waits for the compiler before it goes. Tests: tests/cuda/test_ptx.py. */
 #include "cuda/native.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -186,10 +187,14 @@ static kernel *add(wk__cuda_native *native, const wk__nest *nest, wk__cuda_devic
   return k;
 }
 
-/* The interpreter, a warp a row, would take longer than the driver does for a kernel. */
-static bool is_urgent(const wk__binding *b) {
-  enum { LONGEST = 1 << 19, MOST = 1 << 28 };
-  return wk__shape_length(b) > LONGEST || wk__shape_count(b, 0, b->p + b->r) > MOST;
+/* The interpreter, a warp a row or a thread an element, would take longer than the driver does for a kernel. Measured
+ * on an H100: it takes about a microsecond for an instruction of each thread that a multiprocessor has at a time. */
+static bool is_urgent(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
+  enum { WARPS = 64, LONGEST_US = 20000 };
+  double at_a_time = (double)d->multiprocessors * WARPS * (b->r ? 1 : WK__REDUCE_LANES);
+  double rounds = ceil((double)wk__shape_count(b, 0, b->p) / at_a_time);
+  double steps = b->r ? ceil((double)wk__shape_length(b) / WK__REDUCE_LANES) : 1;
+  return rounds * steps * (double)nest->instr_count > LONGEST_US;
 }
 
 /* A graph runs what it has captured as long as it lives. */
@@ -212,7 +217,7 @@ kernel *wk__cuda_kernel_for(wk__cuda_native *native, const wk__nest *nest, const
   if (state == NONE) return NULL;
   if (WK_UNLIKELY(s->capture != NULL)) return compile_now(k);
   int uses = atomic_fetch_add(&k->uses, 1);
-  if (uses == 0 && (wanted_tier() == TIER_NATIVE || is_urgent(b))) {
+  if (uses == 0 && (wanted_tier() == TIER_NATIVE || is_urgent(nest, d, b))) {
     compile_and_publish(k);
     return atomic_load(&k->state) == READY ? k : NULL;
   }

@@ -76,6 +76,11 @@ check("index", lambda x, i: x[i], x, torch.tensor([3, 0, -1, 23]))
 check("gather", lambda x, i: x.gather(1, i), x, torch.randint(0, 36, (24, 5)))
 check("scatter", lambda x, i: x.scatter(1, i, 7.0), x, torch.randperm(36)[:30].repeat(24, 1))
 check("index_add", lambda x, i: torch.zeros(24, 36).to(x.device).index_add(0, i, x), x, torch.randperm(24))
+for dtype in (torch.bfloat16, torch.float16):
+    # small whole numbers: the sums do not depend on their order
+    many = torch.randint(-2, 3, (300, 7)).to(dtype)
+    check(f"index_add {dtype}", lambda x, i: torch.zeros(4, 7, dtype=x.dtype).to(x.device).index_add(0, i, x), many, torch.arange(300) % 4)
+    check(f"scatter_add {dtype}", lambda x, i: torch.ones(5, dtype=x.dtype).to(x.device).scatter_add(0, i, x), many[:, 0].clone(), torch.arange(300) % 3)
 check("pool", lambda x: F.max_pool2d(x[None, None], 3, 2, 1), x)
 check("pad", lambda x: F.pad(x, (1, 2, 3, 0), value=1.0), x)
 check("arange", lambda x: x + torch.arange(36, device=x.device), x)
