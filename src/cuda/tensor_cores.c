@@ -131,16 +131,20 @@ int wk__cuda_cores_addresses(const run *r, wk__cuda_address out[WK__PRODUCT_ARGS
 static wk_status give(run *r, int64_t blocks, int64_t splits, int64_t batch) {
   const wk__cuda_written *k;
   wk__cuda_address addresses[WK__PRODUCT_ARGS];
+  int64_t words[WK__PRODUCT_ARGS + WK__WINDOW_ARGS];
   int count = wk__cuda_cores_addresses(r, addresses);
+  memcpy(words, r->args, sizeof r->args);
+  memcpy(words + WK__PRODUCT_ARGS, r->windows, sizeof r->windows);
   WK_TRY(wk__cuda_find_written(r->stream->device, &r->kind, sizeof r->kind, write, &k));
-  return wk__cuda_give(r->stream, &(wk__cuda_work){.function = k->function,
-                                                   .grid = {(unsigned)blocks, (unsigned)splits, (unsigned)batch},
-                                                   .threads = (unsigned)k->threads,
-                                                   .shared = (unsigned)k->shared,
-                                                   .words = r->args,
-                                                   .word_count = WK__PRODUCT_ARGS,
-                                                   .addresses = addresses,
-                                                   .address_count = count});
+  return wk__cuda_give(r->stream,
+                       &(wk__cuda_work){.function = k->function,
+                                        .grid = {(unsigned)blocks, (unsigned)splits, (unsigned)batch},
+                                        .threads = (unsigned)k->threads,
+                                        .shared = (unsigned)k->shared,
+                                        .words = words,
+                                        .word_count = WK__PRODUCT_ARGS + (r->kind.windows ? WK__WINDOW_ARGS : 0),
+                                        .addresses = addresses,
+                                        .address_count = count});
 }
 
 static wk_status give_split(run *r, const wk__cuda_product *p) {
