@@ -135,12 +135,17 @@ static void copy_piece(writer *w, int place, int offset, int address, int more, 
   SAY("cp.async.cg.shared.global [%%r%d+%d], [%%d%d+%d], 16, %%r%d", place, offset, address, more, bytes);
 }
 
+/* By way of the multiprocessor's cache: the next taps read nearly the same again. */
+static void copy_window(writer *w, int place, int offset, int address, int bytes) {
+  SAY("cp.async.ca.shared.global [%%r%d+%d], [%%d%d], 16, %%r%d", place, offset, address, bytes);
+}
+
 /* A step's bytes of a piece along k, which is whole or not there, as channels are in eights. */
 static void copy_rows_of_windows(writer *w, operand *o, int place) {
   int lines = w->threads / 8, all = bytes_there(w, w->k, TWO("add.u32", w->copy_k, WITH("shl.b32", o->piece, 3)));
   for (int i = 0; i < o->extent / lines; i++) {
     int bytes = all, address = wk__ptx_window_piece(&w->windows, &o->lines[i], &o->panels[0], o->at, &bytes);
-    copy_piece(w, place, i * lines * LINE, address, 0, bytes);
+    copy_window(w, place, i * lines * LINE, address, bytes);
   }
   wk__ptx_window_next_tap(&w->windows, &o->panels[0]);
 }
@@ -154,7 +159,7 @@ static void copy_lines_of_windows(writer *w, operand *o, int place) {
       int bytes = word(w);
       SAY("selp.b32 %%r%d, %%r%d, 0, %%p%d", bytes, o->bytes[p], there);
       int address = wk__ptx_window_piece(&w->windows, &o->lines[i], &o->panels[p], o->at, &bytes);
-      copy_piece(w, place, p * DEPTH * LINE + i * lines * LINE, address, 0, bytes);
+      copy_window(w, place, p * DEPTH * LINE + i * lines * LINE, address, bytes);
     }
     wk__ptx_window_next_place(&w->windows, &o->lines[i]);
   }

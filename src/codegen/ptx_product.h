@@ -44,7 +44,7 @@ typedef struct wk__ptx_product {
   uint8_t capability;
   uint8_t windows;  /* wk__ptx_windows_of */
   uint8_t dims;     /* of images; else 0 */
-  uint16_t columns; /* of a tile: 128 or 256 */
+  uint16_t columns; /* of a tile: 128; of wgmma 64 and 256, too */
 } wk__ptx_product;
 enum { WK__PRODUCT_ROWS = 128, WK__PRODUCT_DEPTH = 64 }; /* of a tile */
 

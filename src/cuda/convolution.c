@@ -228,10 +228,11 @@ static wk__cudnn_convolution kind_of(const operands *o, const conv *c, const int
 static bool is_large(const wk_tensor *t) { return wk__numel(t) > INT32_MAX; }
 
 /* Whether products over windows go before the library. Tensors in planes they would have to copy, and those whose
- * channels are no eights; others they take as they lie. WICK_CUDA_CONVOLUTIONS=cudnn: never. */
+ * channels are no eights; others they take as they lie. WICK_CUDA_CONVOLUTIONS: own or cudnn in any case. */
 static bool windows_go_first(const wk__cudnn_convolution *k, bool channels_last) {
   const char *who = getenv("WICK_CUDA_CONVOLUTIONS");
-  return channels_last && wk__cuda_is_in_pieces(k) && !(who && strcmp(who, "cudnn") == 0);
+  if (who && (strcmp(who, "own") == 0 || strcmp(who, "cudnn") == 0)) return *who == 'o';
+  return channels_last && wk__cuda_is_in_pieces(k);
 }
 
 static wk_status by_library(const operands *given, const wk__cudnn_convolution *kind, bool *out_done) {
