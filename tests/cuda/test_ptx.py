@@ -66,6 +66,10 @@ for name in ("logical_and", "logical_or", "logical_xor", "eq", "ne", "bitwise_an
 x = torch.randn(24, 36)
 check("bias", lambda x, b: x + b, x, torch.randn(36))
 check("rows", lambda x, b: x * b, x, torch.randn(24, 1))
+line = torch.compile(lambda x, a, b: (x.float() * a + b).relu().to(x.dtype))
+for dtype in (torch.bfloat16, torch.float16):
+    for size, a, b in ((24, 40), (40,), (40,)), ((24, 40), (24, 1), (40,)), ((3, 24, 8), (24, 8), (3, 1, 1)):
+        check(f"wide line {size}", lambda x, a, b: [line(x, a, b) for _ in range(3)][-1], torch.randn(size).to(dtype), torch.randn(a), torch.randn(b))
 check("transposed", lambda x: x.t() + 1, x)
 check("transposed copy", lambda x: x.t().contiguous(), x)
 check("strided", lambda x: x[::2, 1::3] * 2, x)
@@ -265,6 +269,22 @@ x.double().repeat(1, 3).softmax(1)  # more than there is
     kept, again = kernels
     assert "%kept" in kept and kept.count("ld.global") == 32  # a step of 32 elements a lane
     assert "%kept" not in again and again.count("ld.global") == 3 * 32
+
+
+def test_a_row_of_float32_leaves_bfloat16_its_pieces():
+    """What is used again in each row does not say how many neighbours a thread takes of what is as large as the loops."""
+    program = """
+import wick as torch
+line = torch.compile(lambda x, a: (x.float() * a).to(x.dtype))
+x, a = torch.randn(24, 40, device="cuda").bfloat16(), torch.randn(40, device="cuda")
+for _ in range(3):
+    line(x, a)
+"""
+    env = {**os.environ, "WICK_CUDA_TIER": "1", "WICK_LOGS": "kernel_times"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert "pointwise 960x1/8: bfloat16 float32 >bfloat16" in done.stderr, done.stderr
 
 
 def test_scans_are_not_interpreted():
