@@ -114,9 +114,10 @@ static wk_tensor *result(wk_tensor *wanted, bool pieces) {
   return wk_new_empty(t, sizes, t->ndim, WK_DTYPE_NONE, (wk_value){0});
 }
 
+/* By kernels, which a recording of the device's work takes; zeros would be a fill of bytes. */
 static wk_status fill(wk_tensor *t, wk_tensor *bias) {
   wk_int one = size(1);
-  wk_tensor *value = bias ? bias : wk_new_zeros(t, &one, 1, WK_DTYPE_NONE, (wk_value){0});
+  wk_tensor *value = bias ? bias : wk_new_full(t, &one, 1, wk__v_double(0), WK_DTYPE_NONE, (wk_value){0});
   if (value) value = wk_expand(value, t->sizes, t->ndim, false);
   return value && wk_copy_(t, value, false) ? WK_OK : wk_error_category();
 }

@@ -154,6 +154,23 @@ for case in "stride of one dim", "few channels", "line", "volume":
         assert sum(map(int, launches)) == count, log
 
 
+def test_all_passes_are_part_of_cuda_graphs():
+    """Also where no tap reaches some places of the input's gradient."""
+    program = """
+import wick as torch
+convolution = torch.nn.Conv2d(16, 8, 1, stride=2, device="cuda", dtype=torch.bfloat16)
+step = torch.compile(lambda x: torch.autograd.grad(convolution(x).square().sum(), [x, convolution.weight]))
+x = torch.randn(2, 16, 6, 6, device="cuda").bfloat16().to(memory_format=torch.channels_last).requires_grad_()
+for _ in range(5):
+    step(x)
+torch.cuda.synchronize()
+"""
+    env = os.environ | {"WICK_LOGS": "cudagraphs", "WICK_CUDA_TIER": "1"}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "are one" in done.stderr and "by itself" not in done.stderr, done.stderr
+
+
 def test_values_that_are_not_finite_stay_in_their_windows():
     """What lies beside an image in memory, or behind its channels, is no part of a sum."""
     x = last(torch.ones(3, 3, 6, 6, dtype=torch.float16)).cuda()
