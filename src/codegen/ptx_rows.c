@@ -2,6 +2,8 @@
  * them. Test: tests/cuda/test_ptx.py. */
 #include "codegen/ptx_rows.h"
 
+#include <stdio.h>
+
 void ptx_guard_elements(ptx_writer *w) {
   reg_name length = ptx_load_arg(w, WK__PTX_LENGTH, 0, 0);
   for (int k = 0; k < w->shape->each; k++) {
@@ -422,15 +424,34 @@ static void write_columns(ptx_writer *w) {
 
 /* ---- parts of columns, and the whole of them ---- */
 
-/* The scratch memory's state of the thread's row, chunk %chunk and lane %warp64 of the order: (chunks, lanes, rows). */
-static reg_name lane_address(ptx_writer *w, const ptx_folds *f) {
+/* The scratch memory's states of the thread's row, chunk %chunk and a lane of the order: (chunks, lanes, rows). */
+static reg_name lane_address(ptx_writer *w, const ptx_folds *f, const char *lane) {
   reg_name at = ptx_new(w, "b64"), line = ptx_new(w, "b64"), rows = ptx_load_arg(w, WK__PTX_COUNT, 0, 0),
            scratch = ptx_load_arg(w, WK__PTX_SCRATCH, 0, 0);
   ptx_line(w, "mul.wide.u32 %s, %%chunk, 32;", line.text);
-  ptx_line(w, "add.s64 %s, %s, %%warp64;", line.text, line.text);
+  ptx_line(w, "add.s64 %s, %s, %s;", line.text, line.text, lane);
   ptx_line(w, "mad.lo.s64 %s, %s, %s, %%row;", at.text, line.text, rows.text);
   ptx_line(w, "mad.lo.s64 %s, %s, %d, %s;", at.text, at.text, 8 * f->word_count, scratch.text);
   return at;
+}
+
+/* s = the state of lane `lane` once the lanes have been folded in halves down to `half`: depth first, so that few
+ * states are in registers. */
+static void fold_kept_lanes(ptx_writer *w, const ptx_folds *f, const ptx_state *s, int lane, int half) {
+  ptx_state other[PTX_MOST_FOLDS];
+  if (half == WK__REDUCE_LANES) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", lane);
+    reg_name at = lane_address(w, f, number);
+    w->scratch = true;
+    ptx_move_states(w, f, true, s, at.text);
+    w->scratch = false;
+    return;
+  }
+  for (int n = 0; n < f->count; n++) other[n] = ptx_new_state(w, f->v[n]);
+  fold_kept_lanes(w, f, s, lane, 2 * half);
+  fold_kept_lanes(w, f, other, lane + half, 2 * half);
+  for (int n = 0; n < f->count; n++) ptx_take_other(w, f->v[n], &s[n], &other[n], "");
 }
 
 /* A block has 32 rows, a chunk and 8 lanes of the order, a warp each. */
@@ -445,30 +466,28 @@ static void write_column_parts(ptx_writer *w) {
   w->phase = phase;
   ptx_write_chunk(w, phase, &f, "%warp64");
   if (!f.count) return;
-  reg_name at = lane_address(w, &f);
+  reg_name at = lane_address(w, &f, "%warp64");
   ptx_line(w, "@!%%live bra SKIP%d;", skip);
   ptx_move_states(w, &f, false, f.s, at.text);
   ptx_line(w, "SKIP%d:", skip);
 }
 
+/* A warp has a chunk of 32 rows in turns. */
 static void write_column_whole(ptx_writer *w) {
   int phase = w->shape->phase;
   ptx_folds f = ptx_folds_of(w, phase);
   ptx_count_chunks(w);
-  ptx_line(w, ".reg .b64 %%warp64;");
-  ptx_line(w, "cvt.u64.u32 %%warp64, %%warp;");
   ptx_prepare(w);
   ptx_find_values(w);
   if (phase == 0) ptx_emit_rows(w, 0);
   ptx_move_values(w, true, phase);
   ptx_emit_row_values(w, phase);
-  int label = begin_chunks(w, "0");
-  reg_name at = lane_address(w, &f);
-  w->scratch = true;
-  ptx_move_states(w, &f, true, f.s, at.text);
-  w->scratch = false;
-  keep_column(w, &f);
-  end_chunks(w, label, 1);
+  int label = begin_chunks(w, "%warp");
+  fold_kept_lanes(w, &f, f.s, 0, 1);
+  reg_name kept = column_address(w, "%chunk", &f);
+  ptx_move_states(w, &f, false, f.s, kept.text);
+  end_chunks(w, label, WK__REDUCE_LANES);
+  ptx_line(w, "bar.sync 0;");
   fold_column(w, &f);
   for (int n = 0; n < f.count; n++) ptx_finish(w, f.v[n], &f.s[n]);
   ptx_move_values(w, false, phase);

@@ -144,6 +144,7 @@ for height, width in ((4096, 3), (9000, 34)):
 for dtype in (torch.bfloat16, torch.float64, torch.int64):  # in parts, where they are few
     x = (torch.randn(4500, 35) * 10).to(dtype)
     check(f"in parts {dtype}", lambda x: (x.sum(0), x.amax(0), x.argmin(0)), x)
+check("in parts, of more chunks than there are warps", lambda x: (x.sum(0), x.argmax(0)), torch.randn(140_000, 3))
 fused = torch.compile(lambda x, y: ((x * y).exp(), (x * y).exp().sum(0)))
 check("in parts, and stored", lambda x, y: [fused(x, y) for _ in range(3)][-1], torch.randn(700, 70), torch.randn(700, 70))
 x = torch.randn(3, 5, 600, 8).transpose(1, 2)  # (3, 600, 5, 8): rows over two dims, side by side
