@@ -82,6 +82,9 @@ check("scatter", lambda x, i: x.scatter(1, i, 7.0), x, torch.randperm(36)[:30].r
 check("index_add", lambda x, i: torch.zeros(24, 36).to(x.device).index_add(0, i, x), x, torch.randperm(24))
 check("pool", lambda x: F.max_pool2d(x[None, None], 3, 2, 1), x)
 check("pad", lambda x: F.pad(x, (1, 2, 3, 0), value=1.0), x)
+for dtype in (torch.bfloat16, torch.float16, torch.float8_e4m3fn):
+    for value in (0.0, 0.3, float("inf")):
+        check(f"pad {dtype} {value}", lambda x: F.pad(x.to(dtype), (1, 2, 3, 0), value=value).float(), x)
 check("arange", lambda x: x + torch.arange(36, device=x.device), x)
 check("tril", lambda x: x.tril(1), x)
 check("in place", lambda x: x.clone().mul_(2).add_(x), x)
@@ -288,9 +291,10 @@ for _ in range(3):
     assert "pointwise 960x1/8: bfloat16 float32 >bfloat16" in done.stderr, done.stderr
 
 
-def test_scans_are_not_interpreted():
+def test_scans_and_pads_are_not_interpreted():
     program = """
 import wick as torch
+torch.nn.functional.pad(torch.randn(5, 100, device="cuda").bfloat16(), (1, 2), value=0.3)
 for x in torch.randn(5, 100, device="cuda"), torch.randn(5, 9000, device="cuda"):
     x.cumsum(1), x.cumprod(1)
 """
