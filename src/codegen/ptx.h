@@ -23,7 +23,7 @@
  *
  * Lanes and chunks are those of a reduction's order (loop/loop.h), and functions are taken from the source of the
  * interpreter, so the bits are tier 0's and the CPU's. Several scans, or one beside reductions, and additions to memory
- * of small types are left to tier 0. Tests: tests/cuda/test_ptx.py, tests/device/. */
+ * of 8 bits or small integers are left to tier 0. Tests: tests/cuda/test_ptx.py, tests/device/. */
 #ifndef WICK_CODEGEN_PTX_H
 #define WICK_CODEGEN_PTX_H
 

@@ -633,6 +633,36 @@ void ptx_load(ptx_writer *w, int v) {
   }
 }
 
+/* f16 and bf16: the word that it is a part of is exchanged until no other thread has been there in between. */
+static void add_half(ptx_writer *w, int dtype, const char *value, place at, const char *guard) {
+  int label = w->unique++;
+  reg_name word = ptx_new(w, "b64"), shift = ptx_new(w, "b32"), seen = ptx_new(w, "b32"), was = ptx_new(w, "b32"),
+           bits = ptx_new(w, "b32"), others = ptx_new(w, "b32"), sum = ptx_new(w, "f32"), more = ptx_new(w, "pred");
+  if (guard[0]) ptx_line(w, "@!%.*s bra ADDED%d;", (int)strlen(guard) - 2, guard + 1, label);
+  ptx_line(w, "add.s64 %s, %s, %d;", word.text, at.reg.text, at.offset);
+  ptx_line(w, "cvt.u32.u64 %s, %s;", shift.text, word.text);
+  ptx_line(w, "and.b32 %s, %s, 2;", shift.text, shift.text);
+  ptx_line(w, "shl.b32 %s, %s, 3;", shift.text, shift.text);
+  ptx_line(w, "and.b64 %s, %s, -4;", word.text, word.text);
+  ptx_line(w, "ld.volatile.global.b32 %s, [%s];", seen.text, word.text);
+  ptx_line(w, "ADD%d:", label);
+  ptx_line(w, "mov.b32 %s, %s;", was.text, seen.text);
+  ptx_line(w, "shr.u32 %s, %s, %s;", bits.text, was.text, shift.text);
+  ptx_line(w, "and.b32 %s, %s, 0xffff;", bits.text, bits.text);
+  widen(w, dtype, sum.text, bits.text);
+  ptx_line(w, "add.f32 %s, %s, %s;", sum.text, sum.text, value);
+  narrow(w, dtype, bits.text, sum.text);
+  ptx_line(w, "shl.b32 %s, %s, %s;", bits.text, bits.text, shift.text);
+  ptx_line(w, "shl.b32 %s, 0xffff, %s;", others.text, shift.text);
+  ptx_line(w, "not.b32 %s, %s;", others.text, others.text);
+  ptx_line(w, "and.b32 %s, %s, %s;", others.text, others.text, was.text);
+  ptx_line(w, "or.b32 %s, %s, %s;", bits.text, bits.text, others.text);
+  ptx_line(w, "atom.global.cas.b32 %s, [%s], %s, %s;", seen.text, word.text, was.text, bits.text);
+  ptx_line(w, "setp.ne.u32 %s, %s, %s;", more.text, seen.text, was.text);
+  ptx_line(w, "@%s bra ADD%d;", more.text, label);
+  ptx_line(w, "ADDED%d:", label);
+}
+
 static void add_one(ptx_writer *w, int dtype, const char *value, place at, const char *guard) {
   if (dtype == WK_FLOAT32 || dtype == WK_FLOAT64) {
     ptx_line(w, "%sred.global.add.%s [%s+%d], %s;", guard, load_type(dtype), at.reg.text, at.offset, value);
@@ -642,6 +672,8 @@ static void add_one(ptx_writer *w, int dtype, const char *value, place at, const
     reg_name low = ptx_new(w, "b32");
     ptx_line(w, "cvt.u32.u64 %s, %s;", low.text, value);
     ptx_line(w, "%sred.global.add.u32 [%s+%d], %s;", guard, at.reg.text, at.offset, low.text);
+  } else if (dtype == WK_FLOAT16 || dtype == WK_BFLOAT16) {
+    add_half(w, dtype, value, at, guard);
   } else {
     w->unsupported = true;
   }

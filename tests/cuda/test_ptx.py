@@ -80,6 +80,10 @@ check("index", lambda x, i: x[i], x, torch.tensor([3, 0, -1, 23]))
 check("gather", lambda x, i: x.gather(1, i), x, torch.randint(0, 36, (24, 5)))
 check("scatter", lambda x, i: x.scatter(1, i, 7.0), x, torch.randperm(36)[:30].repeat(24, 1))
 check("index_add", lambda x, i: torch.zeros(24, 36).to(x.device).index_add(0, i, x), x, torch.randperm(24))
+for dtype in (torch.bfloat16, torch.float16):
+    for each in (35, 36):  # neighbours that share a word
+        check(f"add {dtype} {each}", lambda x, y, i: y.index_add(0, i, x), torch.randn(24, each).to(dtype), torch.randn(24, each).to(dtype), torch.randperm(24))
+    check(f"add to one {dtype}", lambda x, i: torch.zeros(2, dtype=x.dtype, device=x.device).index_add(0, i, x), torch.ones(64, dtype=dtype), torch.arange(64) % 2)
 check("pool", lambda x: F.max_pool2d(x[None, None], 3, 2, 1), x)
 check("pad", lambda x: F.pad(x, (1, 2, 3, 0), value=1.0), x)
 for dtype in (torch.bfloat16, torch.float16, torch.float8_e4m3fn):
@@ -291,9 +295,11 @@ for _ in range(3):
     assert "pointwise 960x1/8: bfloat16 float32 >bfloat16" in done.stderr, done.stderr
 
 
-def test_scans_and_pads_are_not_interpreted():
+def test_scans_pads_and_additions_are_not_interpreted():
     program = """
 import wick as torch
+x = torch.randn(5, 100, device="cuda").bfloat16()
+x.index_add(0, torch.arange(5, device="cuda"), x)
 torch.nn.functional.pad(torch.randn(5, 100, device="cuda").bfloat16(), (1, 2), value=0.3)
 for x in torch.randn(5, 100, device="cuda"), torch.randn(5, 9000, device="cuda"):
     x.cumsum(1), x.cumprod(1)
