@@ -491,9 +491,28 @@ static reg_name inside_of(ptx_writer *w, int v, const wk__instr *i, int k) {
   return inside;
 }
 
-/* Outside stands the operand, as the buffer holds it: what it is of small types is left to tier 0. */
+static bool is_small_float(int dtype) { return wk_dtype_is_floating((wk_dtype)dtype) && wk__dtypes[dtype].size < 4; }
+
+/* 0 and 1 are the same in every type, infinities in those that have them. */
+static bool is_same_in(int dtype, const wk__instr *number) {
+  double d = number->op == WK__LOOP_constant ? wk__scalar_double(number->number) : 0.5;
+  return d == 0 || d == 1 || ((dtype == WK_FLOAT16 || dtype == WK_BFLOAT16) && d - d != 0);
+}
+
+/* A number as a buffer of small floats holds it. */
+static reg_name rounded(ptx_writer *w, int dtype, reg_name number) {
+  reg_name bits = ptx_new(w, "b32"), out = ptx_new(w, "f32");
+  narrow(w, dtype, bits.text, number.text);
+  widen(w, dtype, out.text, bits.text);
+  return out;
+}
+
+/* Outside stands the operand, as the buffer holds it. */
 static void load_masked(ptx_writer *w, int v, const wk__instr *i, int dtype, int k) {
   reg_name inside = inside_of(w, v, i, k), out = ptx_value(w, v, k), other = ptx_value(w, i->operands[0], k), loaded;
+  bool keeps = wk__dtypes[dtype].compute == dtype || is_same_in(dtype, &w->nest->instrs[i->operands[0]]);
+  if (!keeps && is_small_float(dtype)) other = rounded(w, dtype, other);
+  w->unsupported |= !keeps && !is_small_float(dtype); /* other numbers were not met */
   const char *type = ptx_type(i->dtype);
   loaded = ptx_new(w, type);
   char guard[NAME + 4];
@@ -586,8 +605,6 @@ static bool is_kept(const ptx_writer *w, int v, const wk__instr *i) {
   return w->varies[v] && i->extra < WK__PTX_MOST_KEPT && w->shape->kept >> i->extra & 1;
 }
 
-static bool keeps_numbers(int dtype) { return wk__dtypes[dtype].compute == dtype; }
-
 void ptx_load(ptx_writer *w, int v) {
   const wk__instr *i = &w->nest->instrs[v];
   int dtype = w->nest->buffers[w->nest->accesses[i->extra].buffer].dtype;
@@ -603,12 +620,6 @@ void ptx_load(ptx_writer *w, int v) {
   if (i->op == WK__LOOP_load && is_kept(w, v, i)) {
     load_kept(w, v, i, dtype);
     return;
-  }
-  if (i->op == WK__LOOP_masked_load && !keeps_numbers(dtype)) {
-    /* 0, infinities and the like are the same in every floating type; others were not met */
-    const wk__instr *other = &w->nest->instrs[i->operands[0]];
-    double d = other->op == WK__LOOP_constant ? wk__scalar_double(other->number) : 0.5;
-    w->unsupported |= !(other->op == WK__LOOP_constant && (d == 0 || d == 1 || d - d != 0));
   }
   for (int k = 0; k < (w->varies[v] ? w->shape->each : 1); k++) {
     reg_name guard = ptx_value_guard(w, v, k), out = ptx_value(w, v, k);

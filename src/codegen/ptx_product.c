@@ -1,4 +1,4 @@
-/* Writing products. In: a kind. Out: its module. Test: tests/cuda/test_products.py. */
+/* Writing products. In: a kind. Out: its module. Tests: tests/cuda/test_products.py, tests/cuda/test_convolution.py. */
 #include "codegen/ptx_product.h"
 
 #include "codegen/ptx_text.h"
@@ -20,6 +20,8 @@ typedef struct operand {
   int offsets[MOST_COPIES]; /* words: bytes to line i */
   int bytes[MOST_PANELS];   /* words: across: of a piece of panel p that are there */
   int line, piece;          /* words */
+  bool windows;             /* instead of offsets and a step: */
+  wk__ptx_window_side lines[MOST_COPIES], panels[MOST_PANELS]; /* a side a line, and of the piece (across: a panel) */
 } operand;
 
 typedef struct writer {
@@ -27,6 +29,7 @@ typedef struct writer {
   const wk__ptx_product *p;
   const wk__ptx_behind *behind;
   wk__string tables; /* that its functions read */
+  wk__ptx_windows windows;
   wk_status status;
   int threads, stages, ahead; /* steps that are on their way */
   int tid, lane, warp;
@@ -43,6 +46,10 @@ typedef struct writer {
 
 static int word(writer *w) { return wk__ptx_words(&w->text, 1); }
 static int stage_bytes(const writer *w) { return (ROWS + w->p->columns) * LINE; }
+
+static bool is_of_a(const wk__ptx_product *p) {
+  return p->windows == WK__WINDOWS_OF_A || p->windows == WK__WINDOWS_OF_A_SPREAD;
+}
 
 /* ---- the start ---- */
 
@@ -75,6 +82,20 @@ static int bytes_there(writer *w, int limit, int at) {
   return WITH("min.s32", WITH("max.s32", left, 0), 16);
 }
 
+/* Lines are places of the tile's rows, and the step's piece a tap; or, across, lines are the step's places, and a
+ * panel's piece a tap. */
+static void find_windows(writer *w, operand *o, int first, int limit) {
+  int lines = w->threads / 8, last = WITH("sub.u32", limit, 1);
+  int from = TWO("add.u32", o->line, o->across ? w->copy_k : first), piece = WITH("shl.b32", o->piece, 3);
+  for (int i = 0; i < (o->across ? DEPTH : o->extent) / lines; i++) {
+    int line = WITH("add.u32", from, i * lines);
+    o->lines[i] = wk__ptx_window_place(&w->windows, o->across ? line : TWO("min.u32", line, last));
+  }
+  piece = TWO("add.u32", piece, o->across ? first : w->copy_k);
+  for (int p = 0; p < (o->across ? o->extent / 64 : 1); p++)
+    o->panels[p] = wk__ptx_window_tap(&w->windows, WITH("add.u32", piece, 64 * p));
+}
+
 static void begin_operand(writer *w, operand *o, int arg, int extent, int first, int limit) {
   wk__ptx_text *t = &w->text;
   int lines = w->threads / 8, stride = wk__ptx_arg_word(t, arg + 1), base = wk__ptx_arg_long(t, arg),
@@ -83,11 +104,17 @@ static void begin_operand(writer *w, operand *o, int arg, int extent, int first,
   o->piece = WITH("and.b32", w->tid, 7), o->line = WITH("shr.u32", w->tid, 3);
   base = wk__ptx_advance(t, base, arg + 2, w->batch);
   o->at = wk__ptx_long(t);
+  int column = TWO("add.u32", first, WITH("shl.b32", o->piece, 3));
+  for (int p = 0; o->across && p < extent / 64; p++)
+    o->bytes[p] = bytes_there(w, limit, WITH("add.u32", column, 64 * p));
+  if (o->windows) {
+    find_windows(w, o, first, limit);
+    SAY("mov.b64 %%d%d, %%d%d", o->at, base);
+    return;
+  }
   if (o->across) {
     for (int i = 0; i < DEPTH / lines; i++)
       o->offsets[i] = TWO("mul.lo.u32", WITH("add.u32", o->line, i * lines), stride);
-    int column = TWO("add.u32", first, WITH("shl.b32", o->piece, 3));
-    for (int p = 0; p < extent / 64; p++) o->bytes[p] = bytes_there(w, limit, WITH("add.u32", column, 64 * p));
     SAY("mul.wide.u32 %%d%d, %%r%d, 2", wide, column);
     base = wk__ptx_advance(t, base, arg + 1, w->copy_k);
     o->step = stride_times(w, arg + 1, DEPTH);
@@ -108,9 +135,43 @@ static void copy_piece(writer *w, int place, int offset, int address, int more, 
   SAY("cp.async.cg.shared.global [%%r%d+%d], [%%d%d+%d], 16, %%r%d", place, offset, address, more, bytes);
 }
 
+/* By way of the multiprocessor's cache: the next taps read nearly the same again. */
+static void copy_window(writer *w, int place, int offset, int address, int bytes) {
+  SAY("cp.async.ca.shared.global [%%r%d+%d], [%%d%d], 16, %%r%d", place, offset, address, bytes);
+}
+
+/* A step's bytes of a piece along k, which is whole or not there, as channels are in eights. */
+static void copy_rows_of_windows(writer *w, operand *o, int place) {
+  int lines = w->threads / 8, all = bytes_there(w, w->k, TWO("add.u32", w->copy_k, WITH("shl.b32", o->piece, 3)));
+  for (int i = 0; i < o->extent / lines; i++) {
+    int bytes = all, address = wk__ptx_window_piece(&w->windows, &o->lines[i], &o->panels[0], o->at, &bytes);
+    copy_window(w, place, i * lines * LINE, address, bytes);
+  }
+  wk__ptx_window_next_tap(&w->windows, &o->panels[0]);
+}
+
+static void copy_lines_of_windows(writer *w, operand *o, int place) {
+  int lines = w->threads / 8;
+  for (int i = 0; i < DEPTH / lines; i++) {
+    int there = wk__ptx_predicate(&w->text);
+    SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", there, TWO("add.u32", w->copy_k, WITH("add.u32", o->line, i * lines)), w->k);
+    for (int p = 0; p < o->extent / 64; p++) {
+      int bytes = word(w);
+      SAY("selp.b32 %%r%d, %%r%d, 0, %%p%d", bytes, o->bytes[p], there);
+      int address = wk__ptx_window_piece(&w->windows, &o->lines[i], &o->panels[p], o->at, &bytes);
+      copy_window(w, place, p * DEPTH * LINE + i * lines * LINE, address, bytes);
+    }
+    wk__ptx_window_next_place(&w->windows, &o->lines[i]);
+  }
+}
+
 static void copy_operand(writer *w, operand *o, int to) {
   wk__ptx_text *t = &w->text;
   int lines = w->threads / 8, place = TWO("add.u32", to, w->copy_to), bytes = -1;
+  if (o->windows) {
+    (o->across ? copy_lines_of_windows : copy_rows_of_windows)(w, o, place);
+    return;
+  }
   if (!o->across) bytes = bytes_there(w, w->k, TWO("add.u32", w->copy_k, WITH("shl.b32", o->piece, 3)));
   for (int i = 0; i < (o->across ? DEPTH : o->extent) / lines; i++) {
     int address = wk__ptx_long(t), there = wk__ptx_predicate(t);
@@ -185,6 +246,7 @@ static void begin(writer *w) {
   w->steps = TWO("min.u32", TWO("sub.u32", all, first), each);
   SAY("mul.lo.u32 %%r%d, %%r%d, %d;\n\tmov.b32 %%r%d, 0", w->copy_k, first, DEPTH, w->step);
   w->a.across = w->p->a_across, w->b.across = w->p->b_across;
+  w->a.windows = is_of_a(w->p), w->b.windows = w->p->windows == WK__WINDOWS_OF_B;
   begin_operand(w, &w->a, WK__PRODUCT_A, ROWS, w->row0, w->m);
   begin_operand(w, &w->b, WK__PRODUCT_B, w->p->columns, w->column0, w->n);
 }
@@ -306,6 +368,12 @@ static void store_small(writer *w, int there, int value, int address, int offset
   SAY("@%%p%d st.global.b16 [%%d%d+%d], %%h%d", there, address, offset, h);
 }
 
+/* C's row, as longs. */
+static int row_of_result(writer *w, int base, int row) {
+  if (w->p->windows == WK__WINDOWS_OF_A_SPREAD) return wk__ptx_window_result(&w->windows, base, row);
+  return wk__ptx_advance(&w->text, base, WK__PRODUCT_C_STRIDE, row);
+}
+
 /* The warp's tile, in shared memory at `at`, in lines of whole pieces. */
 static void store_lines(writer *w, int at, int rows, int c) {
   wk__ptx_text *t = &w->text;
@@ -317,7 +385,7 @@ static void store_lines(writer *w, int at, int rows, int c) {
     int there = wk__ptx_predicate(t), r = WITH("add.u32", row, 4 * n), in = WITH("add.u32", first, 4 * n);
     int from = TWO("add.u32", TWO("add.u32", at, WITH("shl.b32", in, 7)),
                    WITH("shl.b32", TWO("xor.b32", piece, WITH("and.b32", in, 7)), 4));
-    int address = wk__ptx_advance(t, chunk, WK__PRODUCT_C_STRIDE, r);
+    int address = row_of_result(w, chunk, r);
     SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", there, r, w->m);
     for (int p = 0; p < w->groups / 8; p++) {
       int v = wk__ptx_words(t, 4), may = wk__ptx_predicate(t);
@@ -402,7 +470,7 @@ static void one_pair(writer *w, const results *r, int i, int j, int h, const int
       SAY("@%%p%d st.global.b32 [%%d%d+%d], %%r%d", there[e], line_of, 4 * (8 * j + e), sums + e);
     return;
   }
-  if (w->p->beta || !w->p->vectors) line = wk__ptx_advance(t, r->c, WK__PRODUCT_C_STRIDE, at);
+  if (w->p->beta || !w->p->vectors) line = row_of_result(w, r->c, at);
   for (int e = 0; e < 2; e++) {
     int offset = 2 * (8 * j + e), old = w->p->beta ? load_small(w, there[e], line, offset) : -1;
     value[e] = result_of(w, sums + e, r->alpha, r->beta, old, row[e]);
@@ -539,6 +607,7 @@ wk_status wk__ptx_write_product(const wk__ptx_product *p, const wk__ptx_behind *
   *out = (wk__ptx_product_kernel){.threads = p->adds || p->warpgroups ? 256 : 128};
   w->p = p;
   w->behind = behind;
+  w->windows = (wk__ptx_windows){.text = &w->text, .dims = p->dims, .first_arg = WK__PRODUCT_ARGS};
   w->threads = out->threads;
   w->stages = p->warpgroups && !behind ? 4 : 3, w->ahead = 2;
   if (p->adds)
@@ -549,7 +618,9 @@ wk_status wk__ptx_write_product(const wk__ptx_product *p, const wk__ptx_behind *
   int blocks = p->adds ? 8 : p->warpgroups && !behind ? 1 : 2;
   wk__ptx_module m = {.entry = "wick",
                       .capability = p->capability,
-                      .args = WK__PRODUCT_ARGS + (behind ? behind->out->arg_count : 0),
+                      .args = WK__PRODUCT_ARGS + (behind       ? behind->out->arg_count
+                                                  : p->windows ? WK__WINDOW_ARGS
+                                                               : 0),
                       .threads = out->threads,
                       .blocks = blocks,
                       .warpgroups = p->warpgroups && !p->adds,

@@ -9,11 +9,24 @@
  * type and goes through shared memory to where a thread has pieces of rows, and the nest's work is done on these. Two
  * blocks have a multiprocessor then, of which one computes while the other multiplies, since the second one of the
  * first round begins half a tile late.
- * Tests: tests/cuda/test_products.py. */
+ *
+ * An operand may be the windows of images instead of a matrix (ptx_windows.h): its pieces are looked for where they
+ * lie, and the rest is the same.
+ * Tests: tests/cuda/test_products.py, tests/cuda/test_convolution.py. */
 #ifndef WICK_CODEGEN_PTX_PRODUCT_H
 #define WICK_CODEGEN_PTX_PRODUCT_H
 
 #include "codegen/ptx.h"
+#include "codegen/ptx_windows.h"
+
+/* Which operand is windows: rows of A, or lines of B, along n. `spread`: of A, and rows of C are not evenly apart
+ * either. */
+typedef enum wk__ptx_windows_of {
+  WK__WINDOWS_OF_NONE,
+  WK__WINDOWS_OF_A,
+  WK__WINDOWS_OF_A_SPREAD,
+  WK__WINDOWS_OF_B
+} wk__ptx_windows_of;
 
 /* All of it is the key that a kernel is found by: no padding. */
 typedef struct wk__ptx_product {
@@ -29,12 +42,14 @@ typedef struct wk__ptx_product {
   uint8_t behind;     /* a nest's work is done on C, */
   uint8_t keeps;      /* which is stored as well */
   uint8_t capability;
-  uint8_t reserved;
-  uint16_t columns; /* of a tile: 128 or 256 */
+  uint8_t windows;  /* wk__ptx_windows_of */
+  uint8_t dims;     /* of images; else 0 */
+  uint16_t columns; /* of a tile: 128; of wgmma 64 and 256, too */
 } wk__ptx_product;
 enum { WK__PRODUCT_ROWS = 128, WK__PRODUCT_DEPTH = 64 }; /* of a tile */
 
-/* Arguments, 8 bytes each: addresses, counts, and strides in bytes. An operand's stride is that of its slow dim. */
+/* Arguments, 8 bytes each: addresses, counts, and strides in bytes. An operand's stride is that of its slow dim, unused
+ * of windows, whose address is the first image's. Theirs (wk__ptx_window_arg) come behind these. */
 typedef enum wk__ptx_product_arg {
   WK__PRODUCT_A,
   WK__PRODUCT_A_STRIDE,
@@ -66,7 +81,7 @@ typedef struct wk__ptx_product_kernel {
   char *text; /* owned; the entry is "wick". Blocks: (tiles, splits, batch); of the second (256 elements, 1, batch) */
   int threads, shared;
 } wk__ptx_product_kernel;
-/* behind: of a kind that is, else NULL. WK_UNSUPPORTED: its nest cannot be. */
+/* behind: of a kind that is and has no windows, else NULL. WK_UNSUPPORTED: its nest cannot be. */
 WK_MUST_USE wk_status wk__ptx_write_product(const wk__ptx_product *p, const wk__ptx_behind *behind,
                                             wk__ptx_product_kernel *out);
 

@@ -2,6 +2,8 @@
  * them. Test: tests/cuda/test_ptx.py. */
 #include "codegen/ptx_rows.h"
 
+#include <stdio.h>
+
 void ptx_guard_elements(ptx_writer *w) {
   reg_name length = ptx_load_arg(w, WK__PTX_LENGTH, 0, 0);
   for (int k = 0; k < w->shape->each; k++) {
@@ -451,6 +453,7 @@ static void write_column_parts(ptx_writer *w) {
   ptx_line(w, "SKIP%d:", skip);
 }
 
+/* A warp has a chunk of 32 rows in turns. */
 static void write_column_whole(ptx_writer *w) {
   int phase = w->shape->phase;
   ptx_folds f = ptx_folds_of(w, phase);

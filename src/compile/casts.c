@@ -1,8 +1,9 @@
 /* Small floats become wide where they are used.
  *
- * A float16 or bfloat16 that is made float32 for several operators would be stored as float32 by the kernel of the
- * first and read by the others'. These get a conversion of their own, which waits for one of them to be fused with
- * (schedule.c): each kernel reads the small float then. Operators without a body keep the first one. Tests:
+ * A float16 or bfloat16 that is made float32 would be stored as float32 by the kernel that makes it, or that of the
+ * first operator, and read by the others'. So a conversion waits for what uses it to be fused with (schedule.c), and
+ * further operators get one of their own: each kernel reads the small float then. Operators without a body keep the
+ * first one, which does not wait then. Tests:
  * tests/ops/test_compile.py. */
 #include "compile/fuse/fuse.h"
 
@@ -38,15 +39,9 @@ static wk__graph_node *add_second(wk__graph *graph, wk__graph_node *user, const 
   return second;
 }
 
-/* A reduction over images, which down the columns of a device's memory is a kernel of its own (schedule.c): what makes
- * the small float would store both. */
-static bool sums_channels(const wk__graph_node *n) {
-  return n->op == WK__OP(_channel_sums) || n->op == WK__OP(_channel_moments);
-}
-
 static wk_status part(wk__graph *graph, wk__graph_node *cast, bool *out_changed) {
   wk__graph_node *second = NULL;
-  bool is_used = false, waits = false; /* the first one keeps it */
+  bool is_used = false, waits = true; /* the first one keeps it */
   for (wk__graph_node *user = cast->next; user; user = user->next) {
     if (!uses(user, cast)) continue;
     if (is_used && has_body(user)) {
@@ -54,10 +49,10 @@ static wk_status part(wk__graph *graph, wk__graph_node *cast, bool *out_changed)
       WK_TRY(wk__graph_replace_arg(graph, user, cast, second));
       *out_changed = true;
     }
-    if (!is_used) waits = has_body(user) && sums_channels(user);
+    waits &= has_body(user);
     is_used = true;
   }
-  if (second && waits) cast->flags |= WK__GRAPH_WAITS;
+  if (is_used && waits) cast->flags |= WK__GRAPH_WAITS;
   return WK_OK;
 }
 

@@ -1,5 +1,6 @@
-/* Convolutions on the device: of one channel a group by kernels of their own (depthwise.c), others by cuDNN where it is
- * found and takes them (cudnn.h); else the windows of some images as columns in memory, then the device's products.
+/* Convolutions on the device: of one channel a group by kernels of their own (depthwise.c); others by cuDNN where it is
+ * found and takes them (cudnn.h), or, of small floats, as products over windows (windows.h), which go first where
+ * images have their channels last; else the windows of some images as columns in memory, then the device's products.
  *
  * With O and C channels of a group, T taps and P places of a result, per group and image
  *
@@ -17,6 +18,7 @@
 #include "cuda/kernels.h"
 #include "cuda/products.h"
 #include "cuda/tier0.h"
+#include "cuda/windows.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
 
@@ -178,7 +180,7 @@ static wk_status run(const conv *c, wk_tensor *weight, wk_tensor *bias, wk_tenso
   return planes == out ? WK_OK : wk__copy_into(out, planes);
 }
 
-/* ============================================ by cuDNN, and by channel =========================================== */
+/* ======================================== by cuDNN, windows, and channel ========================================= */
 
 /* y = convolution of x by w, one of them the result; bias: NULL, or what is added to each channel of it. */
 typedef struct operands {
@@ -186,8 +188,17 @@ typedef struct operands {
   wk__cudnn_result result;
 } operands;
 
+static wk_tensor **result_of(operands *o) {
+  return o->result == WK__CUDNN_Y ? &o->y : o->result == WK__CUDNN_X ? &o->x : &o->w;
+}
+
 static wk_tensor *laid_out(wk_tensor *t, const char *format) {
   return wk__is_contiguous_in(t, format) ? t : wk_clone(t, format);
+}
+
+static bool lay_out(operands *o, const char *format) {
+  o->x = laid_out(o->x, format), o->w = laid_out(o->w, format), o->y = laid_out(o->y, format);
+  return o->x && o->w && o->y;
 }
 
 /* A line gets a dim of one in front of its own. */
@@ -216,30 +227,50 @@ static wk__cudnn_convolution kind_of(const operands *o, const conv *c, const int
 
 static bool is_large(const wk_tensor *t) { return wk__numel(t) > INT32_MAX; }
 
-static wk_status by_library(const operands *o, const wk__cudnn_convolution *kind, wk_tensor *made, bool *out_done) {
-  if (o->bias) WK_TRY(add_bias(made, o->bias, made->ndim - 2));
-  wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(made->device));
-  WK_TRY(wk__cuda_enter(s->device));
-  return wk__cudnn_run(s, kind, element(o->x, 0), element(o->w, 0), element(o->y, 0), o->bias != NULL, out_done);
+/* Whether products over windows go before the library. Tensors in planes they would have to copy, and those whose
+ * channels are no eights; others they take as they lie. WICK_CUDA_CONVOLUTIONS: own or cudnn in any case. */
+static bool windows_go_first(const wk__cudnn_convolution *k, bool channels_last) {
+  const char *who = getenv("WICK_CUDA_CONVOLUTIONS");
+  if (who && (strcmp(who, "own") == 0 || strcmp(who, "cudnn") == 0)) return *who == 'o';
+  return channels_last && wk__cuda_is_in_pieces(k);
 }
 
-/* By a kernel of depthwise.c or the library. *out_done: the result is there; else nothing has been done. */
-static wk_status provided(const operands *given, const conv *c, const int64_t *padding, bool *out_done) {
+static wk_status by_library(const operands *given, const wk__cudnn_convolution *kind, bool *out_done) {
   operands o = *given;
-  wk_tensor **result = o.result == WK__CUDNN_Y ? &o.y : o.result == WK__CUDNN_X ? &o.x : &o.w, *wanted = *result;
-  *out_done = false;
-  if (is_large(o.x) || is_large(o.w) || is_large(o.y) || wk__cuda_float_type(o.x) < 0) return WK_OK;
-  bool by_channel = c->groups > 1 && c->groups == wk__size(o.x, 1); /* in planes: several times faster so */
-  bool last = c->dims == 2 && !by_channel && wk__has_channels_last(o.result == WK__CUDNN_W ? o.x : wanted);
-  wk__cudnn_convolution kind = kind_of(&o, c, padding, last);
-  bool depthwise = wk__cuda_is_depthwise(&kind);
-  if (!depthwise && (!wk__cuda_switches.cudnn || !wk__cudnn_version())) return WK_OK;
-  const char *format = last ? "channels_last" : "contiguous_format";
-  o.x = laid_out(o.x, format), o.w = laid_out(o.w, format), o.y = laid_out(o.y, format);
-  if (!o.x || !o.w || !o.y) return wk_error_category();
-  *out_done = depthwise;
-  WK_TRY(depthwise ? wk__cuda_depthwise_run(&kind, o.x, o.w, o.y, o.bias) : by_library(&o, &kind, *result, out_done));
+  wk_tensor **result = result_of(&o), *wanted = *result;
+  if (!wk__cuda_switches.cudnn || !wk__cudnn_version()) return WK_OK;
+  const char *format = kind->channels_last ? "channels_last" : "contiguous_format";
+  if (!lay_out(&o, format)) return wk_error_category();
+  if (o.bias) WK_TRY(add_bias(*result, o.bias, wanted->ndim - 2));
+  wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(wanted->device));
+  WK_TRY(wk__cuda_enter(s->device));
+  WK_TRY(wk__cudnn_run(s, kind, element(o.x, 0), element(o.w, 0), element(o.y, 0), o.bias != NULL, out_done));
   return *result == wanted || !*out_done ? WK_OK : wk__copy_into(wanted, *result);
+}
+
+/* In planes. */
+static wk_status by_channel(const operands *given, const wk__cudnn_convolution *kind) {
+  operands o = *given;
+  wk_tensor **result = result_of(&o), *wanted = *result;
+  if (!lay_out(&o, "contiguous_format")) return wk_error_category();
+  WK_TRY(wk__cuda_depthwise_run(kind, o.x, o.w, o.y, o.bias));
+  return *result == wanted ? WK_OK : wk__copy_into(wanted, *result);
+}
+
+/* By a kernel of depthwise.c, windows.c or the library. *out_done: the result is there; else nothing has been done. */
+static wk_status provided(const operands *o, const conv *c, const int64_t *padding, bool *out_done) {
+  *out_done = false;
+  if (is_large(o->x) || is_large(o->w) || is_large(o->y) || wk__cuda_float_type(o->x) < 0) return WK_OK;
+  bool each_channel = c->groups > 1 && c->groups == wk__size(o->x, 1); /* in planes: several times faster so */
+  bool last = !each_channel && wk__has_channels_last(o->result == WK__CUDNN_Y ? o->y : o->x);
+  wk__cudnn_convolution kind = kind_of(o, c, padding, last && c->dims == 2);
+  *out_done = wk__cuda_is_depthwise(&kind);
+  if (*out_done) return by_channel(o, &kind);
+  bool windows = wk__cuda_has_windows(&kind), first = windows && windows_go_first(&kind, last);
+  if (first) WK_TRY(wk__cuda_windows_run(&kind, o->x, o->w, o->y, o->bias, out_done));
+  if (!*out_done) WK_TRY(by_library(o, &kind, out_done));
+  if (!*out_done && windows && !first) WK_TRY(wk__cuda_windows_run(&kind, o->x, o->w, o->y, o->bias, out_done));
+  return WK_OK;
 }
 
 static void read_sizes(conv *c, const wk_tensor *kernel_of, const wk_tensor *out_of) {

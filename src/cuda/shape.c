@@ -2,11 +2,20 @@
  * (codegen/ptx.h). Tests: tests/cuda/test_ptx.py. */
 #include "cuda/shape.h"
 
-/* Neighbours that a thread takes: 16 bytes of the largest items, where memory and sizes are made of such pieces. */
+/* Another element in each place of the loops: not a row or a column that is used again. */
+static bool is_as_large(const wk__binding *b, int access) {
+  for (int d = 0; d < b->p; d++)
+    if (b->stride[access][d] == 0 && b->size[d] > 1) return false;
+  return true;
+}
+
+/* Neighbours that a thread takes: 16 bytes of the largest items of what is as large as the loops, where memory and
+ * sizes are made of such pieces. */
 static int vector_of(const wk__nest *nest, const wk__binding *b) {
   int64_t largest = 1;
   if (b->p == 0) return 1;
-  for (int a = 0; a < b->access_count; a++) largest = wk__max(largest, wk__shape_item(nest, a));
+  for (int a = 0; a < b->access_count; a++)
+    if (is_as_large(b, a)) largest = wk__max(largest, wk__shape_item(nest, a));
   int64_t each = wk__min(16 / largest, 8);
   for (int a = 0; a < b->access_count; a++)
     if (nest->accesses[a].has_indirect || nest->accesses[a].may_leave) each = wk__min(each, 4);

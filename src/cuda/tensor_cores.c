@@ -52,15 +52,17 @@ static double rounds(const run *r, const wk__cuda_product *p, int columns) {
   return (double)wk__ceil_div(tiles, r->stream->device->multiprocessors) * (columns == 256 ? 1.8 : 1);
 }
 
-/* Wide tiles where fewer rounds of them are enough; k in parts where tiles are few. */
+/* Narrow tiles where there are no more columns, wide ones where fewer rounds of them are enough; k in parts where tiles
+ * are few. */
 static void cut(run *r, const wk__cuda_product *p) {
   const wk__cuda_device *d = r->stream->device;
   int64_t rows = wk__ceil_div(p->m, WK__PRODUCT_ROWS), steps = wk__ceil_div(p->k, WK__PRODUCT_DEPTH);
   r->kind.warpgroups = wk__cuda_has_warpgroups(d);
   bool many = rows * wk__ceil_div(p->n, 256) * p->batch >= d->multiprocessors;
   bool wide = r->kind.warpgroups && many && rounds(r, p, 256) < rounds(r, p, 128);
-  r->kind.columns = wide ? 256 : 128;
-  int64_t columns = wk__ceil_div(p->n, r->kind.columns), slots = d->multiprocessors * (r->kind.warpgroups ? 1 : 2);
+  r->kind.columns = r->kind.warpgroups && p->n <= 64 ? 64 : wide ? 256 : 128;
+  int64_t columns = wk__ceil_div(p->n, r->kind.columns),
+          slots = d->multiprocessors * (r->kind.warpgroups && r->kind.columns > 64 ? 1 : 2);
   r->tiles = rows * columns;
   int64_t wanted = wk__min(slots / wk__max(r->tiles * p->batch, 1), wk__min(steps / LEAST_STEPS, MOST_SPLITS));
   int64_t each = wk__ceil_div(steps, wk__max(wanted, 1));
@@ -131,16 +133,20 @@ int wk__cuda_cores_addresses(const run *r, wk__cuda_address out[WK__PRODUCT_ARGS
 static wk_status give(run *r, int64_t blocks, int64_t splits, int64_t batch) {
   const wk__cuda_written *k;
   wk__cuda_address addresses[WK__PRODUCT_ARGS];
+  int64_t words[WK__PRODUCT_ARGS + WK__WINDOW_ARGS];
   int count = wk__cuda_cores_addresses(r, addresses);
+  memcpy(words, r->args, sizeof r->args);
+  memcpy(words + WK__PRODUCT_ARGS, r->windows, sizeof r->windows);
   WK_TRY(wk__cuda_find_written(r->stream->device, &r->kind, sizeof r->kind, write, &k));
-  return wk__cuda_give(r->stream, &(wk__cuda_work){.function = k->function,
-                                                   .grid = {(unsigned)blocks, (unsigned)splits, (unsigned)batch},
-                                                   .threads = (unsigned)k->threads,
-                                                   .shared = (unsigned)k->shared,
-                                                   .words = r->args,
-                                                   .word_count = WK__PRODUCT_ARGS,
-                                                   .addresses = addresses,
-                                                   .address_count = count});
+  return wk__cuda_give(r->stream,
+                       &(wk__cuda_work){.function = k->function,
+                                        .grid = {(unsigned)blocks, (unsigned)splits, (unsigned)batch},
+                                        .threads = (unsigned)k->threads,
+                                        .shared = (unsigned)k->shared,
+                                        .words = words,
+                                        .word_count = WK__PRODUCT_ARGS + (r->kind.windows ? WK__WINDOW_ARGS : 0),
+                                        .addresses = addresses,
+                                        .address_count = count});
 }
 
 static wk_status give_split(run *r, const wk__cuda_product *p) {

@@ -1,5 +1,5 @@
-/* Products of small floats by our own kernels on tensor cores (codegen/ptx_product.h): tensor_cores.c gives them, and
- * behind.c those with a nest behind them. */
+/* Products of small floats by our own kernels on tensor cores (codegen/ptx_product.h): tensor_cores.c gives them,
+ * behind.c those with a nest behind them, and windows.c those that are convolutions. */
 #ifndef WICK_CUDA_TENSOR_CORES_H
 #define WICK_CUDA_TENSOR_CORES_H
 
@@ -13,6 +13,7 @@ typedef struct wk__cuda_cores {
   wk__cuda_stream *stream;
   wk__ptx_product kind;
   int64_t args[WK__PRODUCT_ARGS];
+  int64_t windows[WK__WINDOW_ARGS]; /* of a kind that has some: convolutions (windows.c) */
   int64_t tiles, splits;
 } wk__cuda_cores;
 

@@ -1,6 +1,7 @@
 """Convolutions on the device: forward and both gradients are the CPU's, for every kind of them, and run there."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -70,6 +71,114 @@ def test_convolutions(case, transposed, dtype, tolerance):
             assert f.device.type == "cuda" and f.stride() == w.stride()
             scale = max(w.abs().max().item(), 1)
             assert (f.cpu().double() - w.double()).abs().max().item() <= tolerance * scale
+
+
+# Sizes, sizes of the weight, options, transposed: kinds that are products over windows in f16 and bf16.
+WINDOWS = {
+    "pieces": ((2, 16, 9, 11), (24, 16, 3, 3), {"padding": 1}, False),
+    "parts of steps and tiles": ((2, 72, 13, 12), (136, 72, 3, 3), {"padding": 1}, False),
+    "long sums": ((1, 520, 4, 5), (8, 520, 3, 3), {"padding": 1}, False),
+    "many places": ((3, 8, 40, 31), (8, 8, 2, 3), {"padding": (1, 2)}, False),
+    "one place": ((1, 8, 3, 3), (8, 8, 3, 3), {}, False),
+    "stride": ((3, 16, 12, 13), (24, 16, 3, 4), {"stride": (2, 3), "padding": 1}, False),
+    "stride of one dim": ((2, 8, 9, 9), (16, 8, 3, 3), {"stride": (1, 2), "padding": (0, 2)}, False),
+    "stride past the kernel": ((2, 8, 11, 12), (16, 8, 2, 1), {"stride": 3}, False),
+    "dilation": ((2, 8, 14, 15), (16, 8, 3, 2), {"dilation": (2, 5), "padding": (3, 1)}, False),
+    "stride and dilation": ((2, 8, 15, 16), (16, 8, 3, 3), {"stride": (2, 6), "dilation": (2, 4), "padding": 4}, False),
+    "few channels": ((2, 3, 9, 10), (10, 3, 3, 3), {"padding": 1, "stride": 2}, False),
+    "groups": ((2, 48, 7, 6), (32, 24, 3, 3), {"groups": 2, "padding": 1}, False),
+    "one tap": ((2, 24, 5, 6), (16, 24, 1, 1), {}, False),
+    "one tap, groups": ((2, 24, 5, 6), (16, 12, 1, 1), {"groups": 2}, False),
+    "one tap, stride": ((2, 24, 7, 6), (16, 24, 1, 1), {"stride": 2}, False),
+    "line": ((2, 16, 33), (24, 16, 5), {"stride": 2, "padding": 2}, False),
+    "volume": ((1, 8, 5, 6, 4), (16, 8, 2, 3, 2), {"padding": (1, 0, 1), "stride": (1, 2, 1)}, False),
+    "transposed": ((2, 16, 5, 6), (16, 24, 3, 3), {"stride": 2, "padding": 1, "output_padding": 1}, True),
+    "transposed, groups": ((2, 16, 5, 6), (16, 8, 3, 2), {"stride": (1, 2), "groups": 2}, True),
+    "transposed, no tap": ((2, 16, 4, 5), (16, 8, 2, 1), {"stride": 3, "groups": 1}, True),
+    "transposed line": ((2, 16, 9), (16, 5, 4), {"stride": 3}, True),
+}
+
+
+def last(t):
+    """The same values, with the channels last."""
+    order = (0, *range(2, t.dim()), 1)
+    return t.permute(order).contiguous().permute((0, t.dim() - 1, *range(1, t.dim() - 1)))
+
+
+def results_of_windows(device, case, dtype, layout, parts):
+    _, _, options, transposed = WINDOWS[case]
+    leaves = [layout(t.to(dtype)) if t.dim() > 1 else t.to(dtype) for t in parts[:3]]
+    leaves = [t.to(device).detach().requires_grad_() for t in leaves]
+    y = convolve(*leaves, transposed, options)
+    y.backward(layout(parts[3].to(dtype)).to(device))
+    return [y.detach(), *(leaf.grad for leaf in leaves)]
+
+
+def parts_of_windows(case, dtype):
+    size, weight_size, options, transposed = WINDOWS[case]
+    torch.manual_seed(7)
+    out_channels = weight_size[1] * options.get("groups", 1) if transposed else weight_size[0]
+    x, w, b = (torch.randn(s).to(dtype).double() for s in (size, weight_size, (out_channels,)))
+    return x, w, b, torch.randn_like(convolve(x, w, b, transposed, options)).to(dtype).double()
+
+
+@pytest.mark.parametrize("how, dtype, bound", [("mma", torch.bfloat16, 4e-3), ("wgmma", torch.float16, 6e-4)])
+@pytest.mark.parametrize("case", WINDOWS)
+def test_products_over_windows(case, how, dtype, bound, monkeypatch):
+    """One rounding of sums in f32, whatever the layout, which is the CPU's; the same bits each time."""
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", how)
+    parts = parts_of_windows(case, dtype)
+    exact = results_of_windows("cpu", case, torch.float64, lambda t: t, parts)
+    for layout in (lambda t: t, last):
+        strides = [t.stride() for t in results_of_windows("cpu", case, dtype, layout, parts)]
+        found, again = (results_of_windows("cuda", case, dtype, layout, parts) for _ in range(2))
+        for e, f, a, stride in zip(exact, found, again, strides, strict=True):
+            assert f.dtype == dtype and f.stride() == stride and torch.equal(f, a)
+            assert ((f.cpu().double() - e).norm() / e.norm()).item() < bound
+
+
+def test_windows_are_not_made_in_memory():
+    """Each of the three results of a convolution is a product over windows, of one of its classes of places for each."""
+    program = """
+import test_convolution as t
+for case in "stride of one dim", "few channels", "line", "volume":
+    t.results_of_windows("cuda", case, t.torch.bfloat16, t.last, t.parts_of_windows(case, t.torch.bfloat16))
+"""
+    path = [os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")]
+    env = os.environ | {"WICK_LOGS": "kernel_times", "PYTHONPATH": os.pathsep.join(path)}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    log = done.stdout + done.stderr
+    for result, count in ("forward", 4), ("gradient of the input", 10), ("gradient of the weight", 4):
+        launches = re.findall(rf"% +(\d+) +[\d.]+ +convolution, {result}", log)
+        assert sum(map(int, launches)) == count, log
+
+
+def test_all_passes_are_part_of_cuda_graphs():
+    """Also where no tap reaches some places of the input's gradient."""
+    program = """
+import wick as torch
+convolution = torch.nn.Conv2d(16, 8, 1, stride=2, device="cuda", dtype=torch.bfloat16)
+step = torch.compile(lambda x: torch.autograd.grad(convolution(x).square().sum(), [x, convolution.weight]))
+x = torch.randn(2, 16, 6, 6, device="cuda").bfloat16().to(memory_format=torch.channels_last).requires_grad_()
+for _ in range(5):
+    step(x)
+torch.cuda.synchronize()
+"""
+    env = os.environ | {"WICK_LOGS": "cudagraphs", "WICK_CUDA_TIER": "1"}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "are one" in done.stderr and "by itself" not in done.stderr, done.stderr
+
+
+def test_values_that_are_not_finite_stay_in_their_windows():
+    """What lies beside an image in memory, or behind its channels, is no part of a sum."""
+    x = last(torch.ones(3, 3, 6, 6, dtype=torch.float16)).cuda()
+    w = torch.ones(8, 3, 3, 3, dtype=torch.float16).cuda()
+    x[1] = float("nan")
+    y = F.conv2d(x, w, padding=1).cpu()
+    assert torch.isnan(y[1]).all().item() and torch.equal(y[0], y[2])
+    assert y[0, 0, 0, 0].item() == 12 and y[2, 7, 3, 3].item() == 27
 
 
 def test_no_images():

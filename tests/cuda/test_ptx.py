@@ -66,6 +66,10 @@ for name in ("logical_and", "logical_or", "logical_xor", "eq", "ne", "bitwise_an
 x = torch.randn(24, 36)
 check("bias", lambda x, b: x + b, x, torch.randn(36))
 check("rows", lambda x, b: x * b, x, torch.randn(24, 1))
+line = torch.compile(lambda x, a, b: (x.float() * a + b).relu().to(x.dtype))
+for dtype in (torch.bfloat16, torch.float16):
+    for size, a, b in ((24, 40), (40,), (40,)), ((24, 40), (24, 1), (40,)), ((3, 24, 8), (24, 8), (3, 1, 1)):
+        check(f"wide line {size}", lambda x, a, b: [line(x, a, b) for _ in range(3)][-1], torch.randn(size).to(dtype), torch.randn(a), torch.randn(b))
 check("transposed", lambda x: x.t() + 1, x)
 check("transposed copy", lambda x: x.t().contiguous(), x)
 check("strided", lambda x: x[::2, 1::3] * 2, x)
@@ -81,8 +85,14 @@ for dtype in (torch.bfloat16, torch.float16):
     many = torch.randint(-2, 3, (300, 7)).to(dtype)
     check(f"index_add {dtype}", lambda x, i: torch.zeros(4, 7, dtype=x.dtype).to(x.device).index_add(0, i, x), many, torch.arange(300) % 4)
     check(f"scatter_add {dtype}", lambda x, i: torch.ones(5, dtype=x.dtype).to(x.device).scatter_add(0, i, x), many[:, 0].clone(), torch.arange(300) % 3)
+    for each in (35, 36):  # neighbours that share a word
+        check(f"add {dtype} {each}", lambda x, y, i: y.index_add(0, i, x), torch.randn(24, each).to(dtype), torch.randn(24, each).to(dtype), torch.randperm(24))
+    check(f"add to one {dtype}", lambda x, i: torch.zeros(2, dtype=x.dtype, device=x.device).index_add(0, i, x), torch.ones(64, dtype=dtype), torch.arange(64) % 2)
 check("pool", lambda x: F.max_pool2d(x[None, None], 3, 2, 1), x)
 check("pad", lambda x: F.pad(x, (1, 2, 3, 0), value=1.0), x)
+for dtype in (torch.bfloat16, torch.float16, torch.float8_e4m3fn):
+    for value in (0.0, 0.3, float("inf")):
+        check(f"pad {dtype} {value}", lambda x: F.pad(x.to(dtype), (1, 2, 3, 0), value=value).float(), x)
 check("arange", lambda x: x + torch.arange(36, device=x.device), x)
 check("tril", lambda x: x.tril(1), x)
 check("in place", lambda x: x.clone().mul_(2).add_(x), x)
@@ -152,6 +162,7 @@ def norm(x):  # by phases, in parts: moments, and the gradients' sums
 check("batch norm, channels last", norm, torch.randn(4, 40, 18, 17))
 check("batch norm, channels last, in bf16", norm, torch.randn(2, 33, 50, 50).bfloat16())
 check("longer than usual", lambda x: x.sum(0), torch.randn(280_000, 2))
+check("in parts, of more chunks than there are warps", lambda x: (x.sum(0), x.argmax(0)), torch.randn(140_000, 3))
 fused = torch.compile(lambda x, y: ((x * y).exp(), (x * y).exp().sum(0)))
 check("in parts, and stored", lambda x, y: [fused(x, y) for _ in range(3)][-1], torch.randn(700, 70), torch.randn(700, 70))
 x = torch.randn(3, 5, 600, 8).transpose(1, 2)  # (3, 600, 5, 8): rows over two dims, side by side
@@ -279,9 +290,28 @@ x.double().repeat(1, 3).softmax(1)  # more than there is
     assert "%kept" not in again and again.count("ld.global") == 3 * 32
 
 
-def test_scans_are_not_interpreted():
+def test_a_row_of_float32_leaves_bfloat16_its_pieces():
+    """What is used again in each row does not say how many neighbours a thread takes of what is as large as the loops."""
     program = """
 import wick as torch
+line = torch.compile(lambda x, a: (x.float() * a).to(x.dtype))
+x, a = torch.randn(24, 40, device="cuda").bfloat16(), torch.randn(40, device="cuda")
+for _ in range(3):
+    line(x, a)
+"""
+    env = {**os.environ, "WICK_CUDA_TIER": "1", "WICK_LOGS": "kernel_times"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert "pointwise 960x1/8: bfloat16 float32 >bfloat16" in done.stderr, done.stderr
+
+
+def test_scans_pads_and_additions_are_not_interpreted():
+    program = """
+import wick as torch
+x = torch.randn(5, 100, device="cuda").bfloat16()
+x.index_add(0, torch.arange(5, device="cuda"), x)
+torch.nn.functional.pad(torch.randn(5, 100, device="cuda").bfloat16(), (1, 2), value=0.3)
 for x in torch.randn(5, 100, device="cuda"), torch.randn(5, 9000, device="cuda"):
     x.cumsum(1), x.cumprod(1)
 """

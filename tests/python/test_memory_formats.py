@@ -3,6 +3,7 @@
 import pytest
 
 import wick
+import wick.nn.functional as F  # noqa: N812
 
 LIKE = {
     "empty_like": wick.empty_like,
@@ -82,6 +83,27 @@ def channels_last(*sizes):
 
 def plain(*sizes):
     return wick.arange(float(wick.Size(sizes).numel())).view(sizes)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pool", "keeps"),
+    [
+        ((2, 3, 6, 5), lambda x: F.max_pool2d(x, 3, 2, 1), True),
+        ((2, 3, 6, 4), lambda x: F.adaptive_max_pool2d(x, 2), True),
+        ((2, 3, 4, 6, 4), lambda x: F.max_pool3d(x, 2), True),
+        ((2, 3, 4, 6, 4), lambda x: F.adaptive_max_pool3d(x, 2), False),
+    ],
+)
+def test_largest_elements_and_their_gradient_lie_as_the_images_do(sizes, pool, keeps):
+    x = channels_last(*sizes).sin().requires_grad_()
+    y = pool(x)
+    weights = plain(*y.shape).cos()
+    (gradient,) = wick.autograd.grad((y * weights).sum(), x)
+    in_planes = x.detach().contiguous().requires_grad_()
+    (expected,) = wick.autograd.grad((pool(in_planes) * weights).sum(), in_planes)
+    assert wick.equal(gradient, expected)
+    made = channels_last if keeps else plain
+    assert y.stride() == made(*y.shape).stride() and gradient.stride() == made(*sizes).stride()
 
 
 CATS = [

@@ -308,6 +308,20 @@ static wk_status make_group(scheduler *s, wk__graph_node *node) {
   return WK_OK;
 }
 
+/* What the node's region goes through; and who has made what is read by arguments that have waited for it. */
+static void ask_candidates(scheduler *s, const wk__graph_node *node, candidate *list, int *count) {
+  const wk__region *region = s->clusters[node->number].group->regions[0];
+  wk__arg_cursor cursor = {0};
+  find_candidates(s, region, list, count);
+  note_reader(s, region, (int32_t)node->number);
+  for (wk__graph_node **arg; (arg = wk__graph_next_arg(node, &cursor));) {
+    const wk__group *waiting = s->clusters[(*arg)->number].group;
+    if (!((*arg)->flags & WK__GRAPH_WAITS) || !waiting) continue;
+    wk__memory m = wk__memory_of((*arg)->args[0].node);
+    add_candidate(s, list, count, number_of_call(m), m);
+  }
+}
+
 static wk_status visit_call(scheduler *s, wk__graph_node *node, int32_t *last_random) {
   int32_t u = (int32_t)node->number;
   wk__arg_cursor cursor = {0};
@@ -323,9 +337,7 @@ static wk_status visit_call(scheduler *s, wk__graph_node *node, int32_t *last_ra
   if (node->flags & WK__GRAPH_WAITS) return WK_OK;
   candidate list[MAX_CANDIDATES];
   int count = 0;
-  const wk__region *region = s->clusters[u].group->regions[0];
-  find_candidates(s, region, list, &count);
-  note_reader(s, region, u);
+  ask_candidates(s, node, list, &count);
   return join_candidates(s, u, list, count);
 }
 

@@ -291,7 +291,8 @@ wk_status wk__compose_adaptive_max_pool(wk__call *c) {
   wk_scope scope;
   WK_TRY(read_sizes(c->op, t, &c->args[OUTPUT_SIZE], c->op->base_name, sizes));
   wk_scope_begin(&scope);
-  if (!largest(t, sizes, dims, results)) results[0] = NULL;
+  if (dims == 3) t = wk_contiguous(t, "contiguous_format"); /* PyTorch's kernel of volumes knows no other */
+  if (!t || !largest(t, sizes, dims, results)) results[0] = NULL;
   return give(c, &scope, results, 2);
 }
 

@@ -484,18 +484,22 @@ wk_status wk__vjp_avg_pool(wk__vjp *v) {
   return wk__vjp_set(v, SELF, avg_gradient(G, v->args[SELF].tensor, &w));
 }
 
-/* The places are of the last dims as one. */
+/* The places are of the last dims as one. Images that have their channels last get a gradient that has, too. */
 static wk_tensor *max_gradient(wk_tensor *g, const wk_tensor *self, wk_tensor *indices, int dims) {
-  wk_int sizes[WK_MAX_DIMS];
+  wk_int sizes[WK_MAX_DIMS], places = wk_int_of(1);
   int lead = self->ndim - dims;
-  wk_tensor *flat = wk_flatten_using_ints(g, -dims, -1);
-  if (!flat) return NULL;
+  bool last = lead == 2 && wk__has_channels_last(self);
+  wk_tensor *flat = wk_flatten_using_ints(g, -dims, -1), *at = wk_flatten_using_ints(indices, -dims, -1);
+  if (last && flat && at) flat = wk_transpose_int(flat, 1, 2), at = wk_transpose_int(at, 1, 2);
+  if (!flat || !at) return NULL;
+  for (int d = lead; d < self->ndim; d++) places = wk_int_mul(places, self->sizes[d]);
   memcpy(sizes, self->sizes, lead * sizeof *sizes);
-  sizes[lead] = wk_int_of(1);
-  for (int d = lead; d < self->ndim; d++) sizes[lead] = wk_int_mul(sizes[lead], self->sizes[d]);
+  sizes[lead] = places;
+  if (last) sizes[1] = places, sizes[2] = self->sizes[1];
   wk_tensor *zeros = wk_new_zeros(flat, sizes, lead + 1, WK_DTYPE_NONE, NONE);
-  wk_tensor *y = wk_scatter_add(zeros, -1, wk_flatten_using_ints(indices, -dims, -1), flat);
-  return wk_reshape(y, self->sizes, self->ndim);
+  wk_tensor *y = zeros ? wk_scatter_add(zeros, last ? 1 : -1, at, flat) : NULL;
+  if (last && y) y = wk_transpose_int(y, 1, 2);
+  return y ? wk_reshape(y, self->sizes, self->ndim) : NULL;
 }
 
 wk_status wk__vjp_max_pool(wk__vjp *v) {
