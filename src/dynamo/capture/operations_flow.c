@@ -1,5 +1,6 @@
 /* Iteration, with, match and exceptions while something is captured: the real thing, and a note of it. What is said in
  * operations.c holds here, too. Tests: tests/python/capture/. */
+#include "dynamo/capture/ends.h"
 #include "dynamo/capture/operation_parts.h"
 #include "dynamo/cpython/objects.h"
 
@@ -27,6 +28,7 @@ int wk__op_next(wk__frame *f, PyObject *iterator, PyObject **out_item) {
   RECORDING(wk__plain_next(f, iterator, out_item));
   if (wk__can_look_ahead(r, iterator)) return wk__take_upcoming(f, r, iterator, out_item);
   if (!wk__passed_on(f, iterator)) return -1;
+  wk__note_exhausted(f, r, iterator);
   HANDING_ON(iterator, wk__plain_next(f, iterator, out_item));
 }
 int wk__op_send(wk__frame *f, PyObject *receiver, PyObject *value, PyObject **out_item) {

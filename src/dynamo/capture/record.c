@@ -73,6 +73,7 @@ void wk__recording_release(wk__recording *r) {
   wk__map_release(&r->node_tensors);
   wk__map_release(&r->hooked_leaves);
   wk__map_release(&r->fresh);
+  wk__map_release(&r->held_by_dead);
   wk__map_release(&r->by_object);
   wk__map_release(&r->read_before);
   wk__arena_release(&r->arena);

@@ -241,6 +241,7 @@ typedef struct wk__recording {
   int clocks;            /* how often clocks were asked */
   bool has_before;       /* some register has kept what a container held */
   wk__map *let_go;       /* borrowed: of the call that is being noted, see wk__holders; NULL */
+  wk__map held_by_dead;  /* object -> so many references from what is dead but for the recorder */
   bool asks_referents;   /* a weak reference from outside was asked what it points at */
   bool ended_watched;    /* something that weak references point at has ended */
   int classes_open;      /* calls that are making one */
