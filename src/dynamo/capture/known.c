@@ -292,6 +292,7 @@ static bool usable(inspection i, PyObject *o) {
   if (wk__is_own_node(r, o)) return true;
   if (wk__compiled_function(b, o)) return wk__is_that_one(r, o);
   if (wk__is_own_proxy(r, o)) return held_usable(i, o);
+  if (WK_UNLIKELY(wk__goes_over_changing(r, o))) return t->tp_traverse(o, visit, &i) == 0; /* nothing knows that yet */
   if (is_builtin_iterator(t)) return is_own_iterator(f, r, o) && held_usable(i, o);
   if (wk__is_python_instance(o)) return wk__depend_on_type(r, t) == 0;
   if (t == wk__method_wrapper_type() && !wk__is_foreign(r, o)) return true; /* compared by identity */

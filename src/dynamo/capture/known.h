@@ -181,6 +181,11 @@ PyObject *wk__draw(PyObject *random, PyObject *method, int bits);  // -> new; bi
 bool wk__can_look_ahead(const wk__recording *r, PyObject *iterator);
 /* Takes from such a one: 1 with the item, 0 at its end, -1 refused. */
 int wk__take_upcoming(wk__frame *f, wk__recording *r, PyObject *iterator, PyObject **out_item);
+/* One of the region's own over a list or tuple whose numbers have changed (wk__holds_changing): what comes next of it,
+ * as above; all of such a list or tuple, 0 or -1 refused. */
+bool wk__goes_over_changing(const wk__recording *r, PyObject *iterator);
+int wk__next_of_changing(wk__frame *f, wk__recording *r, PyObject *iterator, PyObject **out_item);
+int wk__unpack_changing(wk__frame *f, wk__recording *r, PyObject *sequence, PyObject **out_items);
 /* What a call that is an effect has given, the handle of a hook, say. It is changed by effects alone: by functions with
  * this attribute. */
 #define WK__MARK_EFFECT "_wick_effect"

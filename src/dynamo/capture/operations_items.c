@@ -415,7 +415,8 @@ static PyObject *item_of_sequence(wk__frame *f, wk__recording *r, wk__reg reg, P
   PyObject *found = wk__from_sequence(owner, place);
   r->last_fresh = NULL;
   if (wk__observe(r, BINDING, found, WK__READ_ITEM, reg, place, NULL) < 0) return wk__failed(f, r);
-  bool given = r->last_fresh || wk__passed_on(f, found); /* whoever gets it may look at what it holds */
+  /* Whoever gets it may look at what it holds. */
+  bool given = r->last_fresh || wk__holds_changing(r, found) || wk__passed_on(f, found);
   return given ? wk__as_read(r, found) : NULL;
 }
 

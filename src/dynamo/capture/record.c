@@ -372,14 +372,44 @@ static uint64_t path_in_frame(wk__read_kind kind, PyCodeObject *code, int depth,
 }
 uint64_t wk__path_of_argument(PyCodeObject *code, int slot) { return path_in_frame(WK__READ_SLOT, code, 0, slot); }
 
+static uint64_t path_behind(wk__read_kind kind, uint64_t path, int64_t b, PyObject *key) {
+  uint64_t h = wk__hash_mix((uint64_t)kind + 1, path);
+  Py_hash_t name = key && PyUnicode_Check(key) ? PyObject_Hash(key) : (Py_hash_t)(intptr_t)key;
+  h = wk__hash_mix(wk__hash_mix(h, (uint64_t)b), (uint64_t)name);
+  return h ? h : 1;
+}
+
 /* Where something is found, the same in every capture. */
 static uint64_t path_of(const wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {
   bool of_frame = kind == WK__READ_SLOT || kind == WK__READ_STACK || kind == WK__READ_FUNCTION;
   if (of_frame) return path_in_frame(kind, r->codes ? r->codes[a] : NULL, a, b);
-  uint64_t h = wk__hash_mix((uint64_t)kind + 1, a >= 0 ? r->registers[a].path : 0);
-  Py_hash_t name = key && PyUnicode_Check(key) ? PyObject_Hash(key) : (Py_hash_t)(intptr_t)key;
-  h = wk__hash_mix(wk__hash_mix(h, (uint64_t)b), (uint64_t)name);
-  return h ? h : 1;
+  return path_behind(kind, a >= 0 ? r->registers[a].path : 0, b, key);
+}
+
+static bool has_changed(const wk__recording *r, uint64_t path, PyObject *o, int depth);
+static bool value_has_changed(const wk__recording *r, uint64_t path, PyObject *dict, int depth) {
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);)
+    if (has_changed(r, path_behind(WK__READ_DICT, path, -1, key), value, depth)) return true;
+  return false;
+}
+static bool has_changed(const wk__recording *r, uint64_t path, PyObject *o, int depth) {
+  enum { DEEPEST = 4 };
+  if (PyFloat_CheckExact(o) || PyLong_CheckExact(o)) return wk__map_get(r->changing, path);
+  if (depth == DEEPEST) return false;
+  if (PyDict_CheckExact(o)) return value_has_changed(r, path, o, depth + 1);
+  bool sequence = PyList_CheckExact(o) || PyTuple_CheckExact(o);
+  for (Py_ssize_t i = 0; sequence && i < PySequence_Fast_GET_SIZE(o); i++)
+    if (has_changed(r, path_behind(WK__READ_ITEM, path, i, NULL), PySequence_Fast_GET_ITEM(o, i), depth + 1))
+      return true;
+  return false;
+}
+
+bool wk__holds_changing(const wk__recording *r, PyObject *o) {
+  wk__reg reg = r->changing ? wk__reg_find(r, o) : -1;
+  const wk__register *g = reg >= 0 ? &r->registers[reg] : NULL;
+  bool as_found = g && g->kind == WK__REG_READ && !g->written && !g->names && !g->before && !g->touched;
+  return as_found && has_changed(r, g->path, o, 0);
 }
 
 uint64_t wk__path_of_round(PyCodeObject *code, int depth, int item) {

@@ -305,6 +305,9 @@ bool wk__is_plain_value(const wk__binding *binding, PyObject *object);
  * r->failed set. */
 int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, wk__read_kind kind, wk__reg a,
                 int64_t b, PyObject *key);
+/* A list, tuple or dictionary from outside, of which nothing has been looked at, has numbers that have changed since an
+ * earlier capture, be it in such a one of its own: each is read when it is asked for. */
+bool wk__holds_changing(const wk__recording *r, PyObject *container);
 PyObject *wk__as_read(wk__recording *r, PyObject *found);  // -> new: what the region gets for what was just observed
 /* Position of a changing number among the graph's number inputs, which it becomes; -1: it is a constant. */
 int wk__number_input(wk__recording *r, PyObject *number);
