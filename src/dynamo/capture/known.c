@@ -269,6 +269,8 @@ static bool usable(inspection i, PyObject *o) {
   if (wk__is_own_context(f, o)) return true;
   if (wk__is_foreign(r, o) && wk__keys_end_aloud(f, r, o))
     return wk__refuse(f, "keys of a %s whose end runs code", t->tp_name), false;
+  if (!wk__operators_are_noted(r, o))
+    return wk__refuse(f, "a %s, which has a special method of C code", t->tp_name), false;
   if (wk__touch(r, b, o) < 0) return wk__refuse(f, "%s", r->failed), false;
   if (i.depth > MAX_NESTING) {
     if (i.looks) wk__settle_all(r);

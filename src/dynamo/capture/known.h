@@ -20,6 +20,15 @@ static inline bool wk__is_mode(const wk__frame *f, PyTypeObject *t) {
 bool wk__is_tensor_object(const wk__frame *f, PyObject *o);
 /* An instance of a class written in Python: what C code does with it ends in Python functions, which are evaluated. */
 bool wk__is_python_instance(PyObject *o);
+/* A special method of the owner's class, written in Python, that is a function of C code under another name: borrowed,
+ * NULL: it is not one. The call that an instruction makes of it, and the same of one that sets or deletes. */
+PyObject *wk__special_of_c(PyObject *owner, const char *name);
+PyObject *wk__call_special(wk__frame *f, wk__recording *r, PyObject *special, PyObject *owner, PyObject *const *args,
+                           Py_ssize_t count, PyObject *names);  // -> new
+int wk__set_by_special(wk__frame *f, wk__recording *r, PyObject *special, PyObject *owner, PyObject *key,
+                       PyObject *value);
+/* No operator on such an object is a function of C code that may change something. */
+bool wk__operators_are_noted(wk__recording *r, PyObject *owner);
 bool wk__is_python_class(PyTypeObject *t);
 bool wk__is_class_of_c(PyTypeObject *t); /* made by C code itself, static or not; not what derives from one */
 bool wk__is_partial(PyTypeObject *t);    /* functools.partial */

@@ -227,6 +227,8 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   if (!module && !wk__is_python_instance(owner) && !PyFunction_Check(owner))
     return wk__refused(f, "an attribute of an object that C code owns is set");
   if (module && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
+  PyObject *special = wk__special_of_c(owner, value ? "__setattr__" : "__delattr__");
+  if (special) return wk__set_by_special(f, r, special, owner, name, value);
   wk__reg written[WK__MODULE_PARTS] = {-1, -1, -1};
   if (module && value && find_part(f, r, owner, name, value, written) < 0) return -1;
   if (has_setter_of_python(type, name) || (type->tp_setattro != PyObject_GenericSetAttr && !module))
@@ -431,6 +433,8 @@ static bool is_missing_of_seen(const wk__recording *r, PyObject *owner, PyObject
 PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
   RECORDING(wk__plain_item(f, owner, key));
   owner = wk__behind_proxy(f, r, owner);
+  PyObject *special = wk__special_of_c(owner, "__getitem__");
+  if (special) return wk__call_special(f, r, special, owner, &key, 1, NULL);
   if (PyDict_Check(owner)) wk__settle(r, key);
   wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
   if (reg >= 0 && has_dict_items(owner)) return item_of_dict(f, r, reg, owner, key);
@@ -487,6 +491,8 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
     if (!wk__index_usable(f, key) || (value && !wk__usable(f, value))) return -1;
     return wk__plain_set_item(f, owner, key, value);
   }
+  PyObject *special = wk__special_of_c(owner, value ? "__setitem__" : "__delitem__");
+  if (special) return wk__set_by_special(f, r, special, owner, key, value);
   wk__settle(r, key);
   if (PyDict_Check(owner) && (value || wk__is_own_object(r, owner))) wk__note_key(f, r, owner, key);
   bool by_python = wk__is_python_instance(owner) || PyObject_TypeCheck(owner, BINDING->module_type);

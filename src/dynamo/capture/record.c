@@ -74,6 +74,7 @@ void wk__recording_release(wk__recording *r) {
   wk__map_release(&r->hooked_leaves);
   wk__map_release(&r->fresh);
   wk__map_release(&r->held_by_dead);
+  wk__map_release(&r->special_classes);
   wk__map_release(&r->by_object);
   wk__map_release(&r->read_before);
   wk__arena_release(&r->arena);
@@ -476,7 +477,7 @@ static int touch_key(wk__recording *r, PyObject *key) {
 
 static int touch_dict(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *dict) {
   PyObject *before = r->registers[reg].before, *key, *value;
-  PyObject *keys = before ? Py_NewRef(before) : PySequence_Tuple(dict);
+  PyObject *keys = before ? Py_NewRef(before) : wk__held_by(dict);
   if (!keys) return -1;
   wk__check(r, WK__CHECK_KEYS, reg, 0, keys);
   Py_DECREF(keys);
@@ -541,7 +542,7 @@ static int touch_kept_list(wk__recording *r, const wk__binding *b, wk__reg reg, 
 }
 
 static int touch_deque(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *deque) {
-  PyObject *items = PySequence_Tuple(deque);
+  PyObject *items = wk__held_by(deque);
   if (!items) return -1;
   wk__check(r, WK__CHECK_LENGTH, reg, PyTuple_GET_SIZE(items), NULL);
   int status = touch_items(r, b, reg, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items));
@@ -587,7 +588,7 @@ int wk__keep_before(wk__recording *r, wk__reg reg) {
   bool container =
       PyDict_Check(g->object) || PyList_Check(g->object) || PyAnySet_Check(g->object) || wk__is_deque(g->object);
   if (!may_differ(g) || g->touched || g->before || g->written || g->names || !container) return 0;
-  if (!(g->before = PySequence_Tuple(g->object))) return -1;
+  if (!(g->before = wk__held_by(g->object))) return -1;
   r->has_before = true;
   return 0;
 }

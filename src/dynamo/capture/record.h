@@ -233,21 +233,22 @@ typedef struct wk__recording {
   int64_t tried_count, tried_capacity;
   wk__left_hook *left_hooks;
   int64_t left_hook_count, left_hook_capacity;
-  wk__map hooked_leaves; /* register and kind of a leaf that the region has hooked -> it had none before, or had */
-  wk__map node_tensors;  /* address of a node's object -> the tensor whose grad_fn it is; both are kept */
-  PyObject *drawn_from;  /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
-  int draws;             /* so many */
-  bool seeded;           /* its generator has been seeded */
-  int clocks;            /* how often clocks were asked */
-  bool has_before;       /* some register has kept what a container held */
-  wk__map *let_go;       /* borrowed: of the call that is being noted, see wk__holders; NULL */
-  wk__map held_by_dead;  /* object -> so many references from what is dead but for the recorder */
-  bool asks_referents;   /* a weak reference from outside was asked what it points at */
-  bool ended_watched;    /* something that weak references point at has ended */
-  int classes_open;      /* calls that are making one */
-  PyObject *shown_class; /* borrowed: the one that the innermost of them has shown to code already; NULL */
-  wk__map made_classes;  /* classes that the region has made -> themselves */
-  struct wk__left {      /* (left_count) of frames that it began in and has left, by depth: slots that were changed */
+  wk__map hooked_leaves;   /* register and kind of a leaf that the region has hooked -> it had none before, or had */
+  wk__map node_tensors;    /* address of a node's object -> the tensor whose grad_fn it is; both are kept */
+  PyObject *drawn_from;    /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
+  int draws;               /* so many */
+  bool seeded;             /* its generator has been seeded */
+  int clocks;              /* how often clocks were asked */
+  bool has_before;         /* some register has kept what a container held */
+  wk__map *let_go;         /* borrowed: of the call that is being noted, see wk__holders; NULL */
+  wk__map special_classes; /* class -> what wk__operators_are_noted has found */
+  wk__map held_by_dead;    /* object -> so many references from what is dead but for the recorder */
+  bool asks_referents;     /* a weak reference from outside was asked what it points at */
+  bool ended_watched;      /* something that weak references point at has ended */
+  int classes_open;        /* calls that are making one */
+  PyObject *shown_class;   /* borrowed: the one that the innermost of them has shown to code already; NULL */
+  wk__map made_classes;    /* classes that the region has made -> themselves */
+  struct wk__left {        /* (left_count) of frames that it began in and has left, by depth: slots that were changed */
     const bool *changed;
     int count;
   } * left; /* NULL: none */
