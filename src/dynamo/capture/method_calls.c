@@ -444,7 +444,8 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
   }
   if (wk__is_own_proxy(r, self)) return wk__call_looking(f, callable, args, count, names);
   if (t == &PyGen_Type) return wk__call_looking(f, callable, args, count, names);
-  if (PyExceptionInstance_Check(self)) return wk__made_exception(f, r, callable, args, count, names);
+  bool own_exception = PyExceptionInstance_Check(self) && !wk__is_foreign(r, self);
+  if (own_exception) return wk__made_exception(f, r, callable, args, count, names);
   bool chains = PyType_Check(self) && wk__is_itertool((PyTypeObject *)self) && strcmp(name, "from_iterable") == 0;
   if (chains) return wk__call_looking(f, callable, args, count, names);
   bool function = PyType_Check(self) && PyType_IsSubtype((PyTypeObject *)self, *BINDING->function_type);
