@@ -27,6 +27,14 @@ PyObject *wk__call_special(wk__frame *f, wk__recording *r, PyObject *special, Py
                            Py_ssize_t count, PyObject *names);  // -> new
 int wk__set_by_special(wk__frame *f, wk__recording *r, PyObject *special, PyObject *owner, PyObject *key,
                        PyObject *value);
+/* A function of C code that C code may be given to call; whether that only looks at what it is given and bound to,
+ * which becomes known. False: refused. */
+bool wk__is_c_callback(PyObject *o);
+/* A part of a property ("fget") that is not Python code, NULL: it is; and the call of it, which is noted. */
+PyObject *wk__c_part_of_property(PyObject *property, const char *part);  // -> new
+PyObject *wk__call_of_property(wk__frame *f, wk__recording *r, PyObject *steal_function, PyObject *const *args,
+                               Py_ssize_t count);  // -> new
+bool wk__callback_looks(wk__frame *f, PyObject *callback);
 /* No operator on such an object is a function of C code that may change something. */
 bool wk__operators_are_noted(wk__recording *r, PyObject *owner);
 bool wk__is_python_class(PyTypeObject *t);

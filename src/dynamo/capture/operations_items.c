@@ -212,6 +212,14 @@ static int set_of_c_object(wk__frame *f, wk__recording *r, PyObject *owner, PyOb
   return status;
 }
 
+static int set_by_property(wk__frame *f, wk__recording *r, PyObject *steal_setter, PyObject *owner, PyObject *value) {
+  PyObject *args[] = {owner, value}, *result = NULL;
+  if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return wk__failed_int(f, r);
+  result = wk__call_of_property(f, r, steal_setter, args, value ? 2 : 1);
+  Py_XDECREF(result);
+  return result ? 0 : -1;
+}
+
 int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *value) {
   RECORDING(wk__plain_set_attr(f, owner, name, value));
   if (!(owner = wk__behind_weak_proxy(f, r, owner))) return -1;
@@ -231,6 +239,10 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   if (special) return wk__set_by_special(f, r, special, owner, name, value);
   wk__reg written[WK__MODULE_PARTS] = {-1, -1, -1};
   if (module && value && find_part(f, r, owner, name, value, written) < 0) return -1;
+  PyObject *in_class = wk__type_attribute(type, name), *setter = NULL;
+  if (in_class && Py_TYPE(in_class) == &PyProperty_Type)
+    setter = wk__c_part_of_property(in_class, value ? "fset" : "fdel");
+  if (setter) return set_by_property(f, r, setter, owner, value);
   if (has_setter_of_python(type, name) || (type->tp_setattro != PyObject_GenericSetAttr && !module))
     return wk__plain_set_attr(f, owner, name, value); /* what it does is recorded where it does it */
   return set_and_note(f, r, owner, name, value, written, PyObject_SetAttr);
