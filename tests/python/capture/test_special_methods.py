@@ -24,6 +24,10 @@ class List(list):
     __setitem__, __delitem__, __lt__, __index__ = list.insert, list.remove, list.append, list.pop
 
 
+class Pops(list):
+    __enter__, __exit__ = list.pop, lambda self, *error: None
+
+
 class Set(set):
     __call__, __iadd__, __invert__ = set.add, set.update, set.clear
 
@@ -149,6 +153,12 @@ def enters(o):
     return count + len(o)
 
 
+def enters_a_list(o):
+    o.extend([1, 2])
+    with o as entered:
+        return len(o) + entered
+
+
 PROGRAMS = {
     sets_attribute: Items,
     sets_attribute_by_name: Items,
@@ -170,6 +180,7 @@ PROGRAMS = {
     adds_pairs: Dict,
     is_called_with_pairs: Dict,
     enters: Dict,
+    enters_a_list: Pops,
 }
 
 
