@@ -32,9 +32,24 @@ static bool changes_itself(PyTypeObject *type) {
          PyType_IsSubtype(type, &PySet_Type) || strcmp(type->tp_name, "collections.deque") == 0;
 }
 
+/* "{0.a}".format(o): C code reads the attribute, which no guard is told of. */
+bool wk__format_reads_attributes(PyObject *format, const char *method) {
+  if (!PyUnicode_Check(format) || strncmp(method, "format", 6) != 0) return false;
+  const char *text = PyUnicode_AsUTF8(format);
+  PyErr_Clear();
+  for (bool field = false; text && *text; text++) {
+    bool escaped = !field && text[0] == '{' && text[1] == '{';
+    if (field && *text == '.') return true;
+    field = *text == '{' ? !escaped : field && *text != '}' && *text != ':' && *text != '!';
+    text += escaped;
+  }
+  return false;
+}
+
 /* Of an object of the region's own it does what it does to that object. */
 static bool bound_function_looks(wk__frame *f, PyObject *self, const char *name) {
   wk__recording *r = f->session->recording;
+  if (wk__format_reads_attributes(self, name)) return false;
   bool own = !wk__is_foreign(r, self) && wk__reg_find(r, self) < 0;
   if (own || PyType_Check(self) || wk__is_tensor_object(f, self)) return true;
   const wk__known_call *known = wk__known_method(Py_TYPE(self), name);

@@ -30,6 +30,8 @@ int wk__set_by_special(wk__frame *f, wk__recording *r, PyObject *special, PyObje
 /* A function of C code that C code may be given to call; whether that only looks at what it is given and bound to,
  * which becomes known. False: refused. */
 bool wk__is_c_callback(PyObject *o);
+/* A text's method format() or format_map() reads attributes of what it is given. */
+bool wk__format_reads_attributes(PyObject *format, const char *method);
 /* A part of a property ("fget") that is not Python code, NULL: it is; and the call of it, which is noted. */
 PyObject *wk__c_part_of_property(PyObject *property, const char *part);  // -> new
 PyObject *wk__call_of_property(wk__frame *f, wk__recording *r, PyObject *steal_function, PyObject *const *args,

@@ -192,6 +192,14 @@ def printed(o):
     return 1
 
 
+def formatted(o):
+    return len("{0._value}, {{0.a}}, {o.table[a]:>{o._value}}".format(o, o=o)) + len("{t[a]}".format(t=o.table))  # noqa: UP032
+
+
+def formatted_by_map(o):
+    return len("".join(map("{0._value}".format, [o]))) + len("{o._value}".format_map({"o": o}))
+
+
 PROGRAMS = {
     changes_value: Thing, value: Thing, size: List, takes_last: List, first: List, sets_itself: List,
     deletes_itself: List, takes_any: Table, sets_more: Table, appends: Thing, appends_in_a_loop: Thing,
@@ -199,14 +207,14 @@ PROGRAMS = {
     appends_by_pairs: Thing, appends_by_key: Thing, pops: Thing, pops_until: Thing, pops_for_missing_keys: Thing,
     sets_by_a_partial_function: Thing, sets_items: Thing, sets_attributes: Thing, own_list: Thing, attributes: Thing,
     variables: Thing, values_of_keys: Thing, values_as_key: Thing, lengths: Thing, given_attributes: Thing,
-    printed: Thing,
+    printed: Thing, formatted: Thing, formatted_by_map: Thing,
 }  # fmt: skip
 
 
 def change(o):
     """Between two calls."""
     if isinstance(o, Thing):
-        o._value, o.items[0], o.table["a"], o.later = 7, 1 + o.items[0], 9, 1
+        o._value, o.items[0], o.table["a"], o.later = 17, 1 + o.items[0], 99, 1
         o.items.append(5)
     elif isinstance(o, List):
         o.append(6)
