@@ -58,9 +58,11 @@ WK_MUST_USE wk_status wk__map_set(wk__map *map, uint64_t key, void *value); /* r
 void wk__map_remove(wk__map *map, uint64_t key);
 void wk__map_release(wk__map *map);
 uint64_t wk__hash_bytes(const void *data, size_t size, uint64_t seed);
+/* What is only known by its hash must not meet another: small numbers (kinds, places) and addresses do not, in
+ * whichever order they are mixed. */
 static inline uint64_t wk__hash_mix(uint64_t h, uint64_t v) {
-  h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
-  return h * 0xff51afd7ed558ccdull;
+  h = (h ^ h >> 32) * 0x9fb21c651e98df25ull + v;
+  return (h ^ h >> 32) * 0xff51afd7ed558ccdull;
 }
 
 /* ---- string_builder.c: text that grows. A failed append is remembered; take() reports it. ---- */

@@ -94,7 +94,7 @@ static bool is_equal(const wk__binding *binding, PyObject *a, PyObject *b) {
 
 /* An ordered dictionary has an order of its own. */
 static bool ordered_keys_are(const wk__binding *b, PyObject *dict, PyObject *keys) {
-  PyObject *now = PySequence_Tuple(dict);
+  PyObject *now = wk__held_by(dict);
   bool same = now && PyTuple_GET_SIZE(now) == PyTuple_GET_SIZE(keys);
   for (Py_ssize_t i = 0; same && i < PyTuple_GET_SIZE(now); i++)
     same = is_equal(b, PyTuple_GET_ITEM(now, i), PyTuple_GET_ITEM(keys, i));

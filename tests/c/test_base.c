@@ -189,6 +189,23 @@ static void map_hash_depends_on_bytes_size_and_seed(void **state) {
   assert_int_not_equal(wk__hash_bytes("a", 1, 7), wk__hash_bytes("b", 1, 7));
 }
 
+/* Notes of captures are found by such a hash alone: of a kind, two places, and an address or none. */
+static void mixed_numbers_do_not_meet(void **state) {
+  (void)state;
+  enum { KINDS = 50, FIRST = 200, SECOND = 8 };
+  const uint64_t addresses[] = {0, 0x7f0000001230, 0x7f0000001240};
+  wk__map seen = {0};
+  for (uint64_t kind = 1; kind <= KINDS; kind++)
+    for (uint64_t a = 0; a < FIRST; a++)
+      for (uint64_t b = 0; b < SECOND; b++)
+        for (size_t k = 0; k < WK_COUNT(addresses); k++) {
+          uint64_t h = wk__hash_mix(wk__hash_mix(wk__hash_mix(kind, a), b), addresses[k]);
+          assert_null(wk__map_get(&seen, h));
+          assert_int_equal(wk__map_set(&seen, h, &seen), WK_OK);
+        }
+  wk__map_release(&seen);
+}
+
 /* ---- Strings ---- */
 
 static void string_grows_by_pieces(void **state) {
@@ -477,6 +494,7 @@ int main(void) {
       cmocka_unit_test(arena_impossible_size_is_an_error),
       cmocka_unit_test(map_agrees_with_an_array),
       cmocka_unit_test(map_hash_depends_on_bytes_size_and_seed),
+      cmocka_unit_test(mixed_numbers_do_not_meet),
       cmocka_unit_test(string_grows_by_pieces),
       cmocka_unit_test(string_writes_integers),
       cmocka_unit_test(faults_surface_and_leak_nothing),

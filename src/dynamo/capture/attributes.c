@@ -328,6 +328,8 @@ static bool is_data_descriptor(PyObject *d) { return d && Py_TYPE(d)->tp_descr_s
 static PyObject *through_descriptor(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *name,
                                     PyObject *descriptor, getattrofunc get) {
   PyTypeObject *t = Py_TYPE(descriptor);
+  PyObject *getter = t == &PyProperty_Type ? wk__c_part_of_property(descriptor, "fget") : NULL;
+  if (getter) return wk__call_of_property(f, r, getter, &owner, 1);
   if (t == &PyProperty_Type || !wk__type_is_fixed(t)) {
     f->session->entering = t == &PyProperty_Type && get == PyObject_GetAttr;
     PyObject *found = get(owner, name);

@@ -478,6 +478,7 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   int kind = strcmp(module, "_operator") == 0 && count == 2 && !names ? kind_of_operator(name) : -1;
   if (kind >= 0) return wk__op_binary(f, kind, args[0], args[1]);
   if (known->what == WK__KNOWN_VALUES) return wk__call_at_values(f, callable, args, count, names);
+  if (known->what == WK__KNOWN_PASSES) return wk__call_passing(f, callable, args, count, names);
   if (known->what == WK__KNOWN_BY_CODE && strcmp(module, "_operator") == 0)
     return operator_by_code(f, name, callable, args, count, names);
   if (known->what == WK__KNOWN_EFFECT) return wk__effect_of_values(f, r, callable, args, count, names);
@@ -804,6 +805,8 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);
   if (t->tp_flags & Py_TPFLAGS_HEAPTYPE && wk__is_python_instance(callable)) {
     if (wk__depend_on_type(r, t) < 0) return NULL;
+    PyObject *special = wk__special_of_c(callable, "__call__");
+    if (special) return wk__call_special(f, r, special, callable, args, count, names);
     return enter(f, callable, args, count, names);
   }
   if (wk__known_method(t, "__call__")->what == WK__KNOWN_VALUES)

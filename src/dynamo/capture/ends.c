@@ -62,6 +62,10 @@ typedef struct death {
       own; /* object that several hold -> how many of them let go of it, and known: see is_last; own: freed */
   int depth, objects;
   bool aloud;
+  bool happens;    /* it is no question: what the recorder alone keeps is noted as dead */
+  bool kept;       /* what is looked at stands in something that it keeps */
+  PyObject **held; /* (held_count) borrowed, in owned memory: all such, as often as they stand there */
+  int64_t held_count, held_capacity;
 } death;
 
 static void check_mute(wk__recording *r, wk__reg reg, int64_t what, PyObject *key) {
@@ -103,12 +107,20 @@ static bool goes_on(death *d, PyObject *o) {
   return !d->aloud;
 }
 
+static void note_held_by_dead(death *d, PyObject *o) {
+  if (wk__grow(&d->held, &d->held_capacity, d->held_count + 1, sizeof *d->held) == WK_OK)
+    d->held[d->held_count++] = o;
+  else
+    wk_error_clear(); /* it is taken for alive */
+}
+
 static int look_at_death(PyObject *o, void *context) {
   death *d = context;
   if (has_ended(d, o)) return d->aloud;
-  bool known_before = d->known;
+  bool known_before = d->known, kept_before = d->kept;
   wk__reg reg = d->recording && !PyType_Check(o) ? wk__reg_find(d->recording, o) : -1;
   d->known |= reg >= 0;
+  d->kept |= d->happens && reg >= 0;
   d->aloud |= d->known && (runs_code(o) || (d->watched && wk__has_weak_references(o)));
   if (d->recording && wk__has_weak_references(o)) d->recording->ended_watched = true;
   if (reg >= 0 && d->notes && !d->aloud && wk__is_foreign(d->recording, o) && !d->recording->registers[reg].fixed)
@@ -119,11 +131,13 @@ static int look_at_death(PyObject *o, void *context) {
     d->depth--;
   }
   d->known = known_before;
+  d->kept = kept_before;
   return d->aloud;
 }
 static int look_at_held(PyObject *o, void *context) {
   death *d = context;
   bool known_before = d->known;
+  if (d->kept) note_held_by_dead(d, o);
   Py_ssize_t count = Py_REFCNT(o);
   if (count > 1 && count <= MOST_REFERENCES && d->others) count -= d->others->count(d->others->context, o);
   bool ends = count <= 1 || (count <= MOST_REFERENCES && is_last(d, o, count));
@@ -194,6 +208,7 @@ static Py_ssize_t recorders_references(const void *session, PyObject *o) {
   if (reg >= 0) count += (s->recording->registers[reg].object == o) + s->recording->registers[reg].others;
   for (const wk__activation *a = s->innermost; a; a = a->outer)
     for (int i = 0; a->at_start && i < a->slots_at_start + a->stack_at_start; i++) count += a->at_start[i] == o;
+  count += (Py_ssize_t)wk__map_get(&s->recording->held_by_dead, (uintptr_t)o);
   return count + references_before(s->recording, o);
 }
 static Py_ssize_t references_of_frame(const wk__activation *a, PyObject *o) {
@@ -221,8 +236,7 @@ static bool dies_aloud(const wk__session *s, const wk__activation *a, PyObject *
   return is_aloud(&d);
 }
 
-/* An instruction has taken it from the stack, where it was when the segment began, and the recorder alone is left to
- * hold it. */
+/* An instruction has taken it from the stack, where it was when the segment began, and C code has let go of it. */
 static bool stack_died_aloud(const wk__session *s, const wk__activation *a) {
   for (int i = a->slots_at_start; i < a->slots_at_start + a->stack_at_start; i++) {
     PyObject *o = a->at_start[i];
@@ -255,6 +269,42 @@ bool wk__variable_dies_aloud(const wk__session *s, const wk__activation *a) {
   for (int i = 0; i < count; i++)
     if (dies_aloud(s, a, wk__frame_slot(&a->frame, slots[i]))) return true;
   return false;
+}
+
+static void keep_as_dead(wk__recording *r, const death *d) {
+  for (int64_t i = 0; i < d->held_count; i++) {
+    uintptr_t key = (uintptr_t)d->held[i], before = (uintptr_t)wk__map_get(&r->held_by_dead, key);
+    if (wk__map_set(&r->held_by_dead, key, (void *)(before + 1)) != WK_OK) wk_error_clear();
+  }
+}
+
+void wk__note_dropped(wk__frame *f, wk__recording *r, PyObject *const *values, int count) {
+  const wk__holders others = {.count = recorders_references, .context = f->session};
+  death d = {.others = &others, .recording = r, .notes = true, .happens = true};
+  begin(&d);
+  for (int i = 0; i < count && !d.aloud; i++)
+    if (values[i] && !wk__is_plain_value(f->session->binding, values[i])) look_at_held(values[i], &d);
+  bool aloud = is_aloud(&d);
+  if (!aloud) keep_as_dead(r, &d);
+  wk__free(d.held);
+  if (!aloud) return;
+  PyObject *type, *value, *traceback; /* it may be an exception that drops them */
+  PyErr_Fetch(&type, &value, &traceback);
+  wk__session_give_up(f->session, "the end of what is on the stack runs code");
+  PyErr_Restore(type, value, traceback);
+}
+
+static int give_sequence(PyObject *o, void *out) {
+  if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) *(PyObject **)out = o;
+  return 0;
+}
+
+void wk__note_exhausted(wk__frame *f, wk__recording *r, PyObject *iterator) {
+  PyTypeObject *t = Py_TYPE(iterator);
+  if ((t != &PyListIter_Type && t != &PyTupleIter_Type) || PyObject_LengthHint(iterator, 1)) return;
+  PyObject *sequence = NULL;
+  t->tp_traverse(iterator, give_sequence, &sequence);
+  if (sequence) wk__note_dropped(f, r, &sequence, 1);
 }
 
 bool wk__note_stays(const wk__frame *f, wk__recording *r, PyObject *o) {

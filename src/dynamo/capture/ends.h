@@ -38,5 +38,10 @@ int wk__note_emptied(wk__frame *f, wk__recording *r, PyObject *container);
 int wk__note_pushed_out(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *deque);
 int wk__note_losses(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self, PyObject *const *args,
                     Py_ssize_t count, PyObject *names);
+/* An instruction drops these from the stack. Where something ends with them that runs code the recording is over: the
+ * recorder would keep it alive, and the next instruction has to see what the code does. */
+void wk__note_dropped(wk__frame *f, wk__recording *r, PyObject *const *values, int count);
+/* The same of what an iterator over a list or tuple lets go of, where it is asked for one more and has none. */
+void wk__note_exhausted(wk__frame *f, wk__recording *r, PyObject *iterator);
 
 #endif

@@ -146,3 +146,55 @@ int wk__take_upcoming(wk__frame *f, wk__recording *r, PyObject *iterator, PyObje
   Py_XDECREF(item);
   return status == COMES;
 }
+
+/* ==================================== the region's own, over numbers that change ================================= */
+
+static int give_sequence(PyObject *o, void *out) {
+  if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) *(PyObject **)out = o;
+  return 0;
+}
+
+/* What such an iterator of the region's own goes over; NULL: something else. */
+static PyObject *sequence_behind(const wk__recording *r, PyObject *iterator) {  // -> borrowed
+  PyTypeObject *t = Py_TYPE(iterator);
+  PyObject *sequence = NULL;
+  bool known = r->changing && (t == &PyListIter_Type || t == &PyTupleIter_Type) && wk__reg_find(r, iterator) < 0;
+  if (known) t->tp_traverse(iterator, give_sequence, &sequence);
+  return sequence;
+}
+
+bool wk__goes_over_changing(const wk__recording *r, PyObject *iterator) {
+  PyObject *sequence = sequence_behind(r, iterator);
+  return sequence && wk__holds_changing(r, sequence);
+}
+
+static bool observe_item(wk__frame *f, wk__recording *r, PyObject *sequence, Py_ssize_t at, PyObject **out_item) {
+  PyObject *item = PySequence_Fast_GET_ITEM(sequence, at);
+  r->last_fresh = NULL;
+  if (wk__observe(r, BINDING, item, WK__READ_ITEM, wk__reg_find(r, sequence), at, NULL) < 0)
+    return wk__refuse(f, "%s", r->failed), false;
+  *out_item = wk__as_read(r, item);
+  return true;
+}
+
+int wk__next_of_changing(wk__frame *f, wk__recording *r, PyObject *iterator, PyObject **out_item) {
+  PyObject *sequence = sequence_behind(r, iterator);
+  Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence), left = PyObject_LengthHint(iterator, 0);
+  wk__check_once(r, WK__CHECK_LENGTH, wk__reg_find(r, sequence), count, NULL);
+  PyObject *item = NULL;
+  if (left > 0 && !observe_item(f, r, sequence, count - left, &item)) return -1;
+  Py_XDECREF(PyIter_Next(iterator));
+  *out_item = item;
+  return item != NULL;
+}
+
+int wk__unpack_changing(wk__frame *f, wk__recording *r, PyObject *sequence, PyObject **out_items) {
+  Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence);
+  wk__check_once(r, WK__CHECK_LENGTH, wk__reg_find(r, sequence), count, NULL);
+  for (Py_ssize_t i = 0; i < count; i++) {
+    if (observe_item(f, r, sequence, i, &out_items[i])) continue;
+    while (i--) Py_DECREF(out_items[i]);
+    return -1;
+  }
+  return 0;
+}

@@ -251,6 +251,14 @@ static bool know_referent(wk__frame *f, wk__recording *r, PyObject *reference) {
   return true;
 }
 
+/* map(len, lists): whatever takes from it, C code looks at what the function is given. */
+static int calls_c_code(PyObject *o, void *unused) {
+  (void)unused;
+  PyTypeObject *t = Py_TYPE(o);
+  bool combines = is_builtin_iterator(t) && t != &PyGen_Type;
+  return wk__is_c_callback(o) || (combines && t->tp_traverse && t->tp_traverse(o, calls_c_code, NULL));
+}
+
 static bool points_at_nothing(PyObject *reference) {
   PyObject *referent = wk__weak_referent(reference);
   Py_DECREF(referent);
@@ -269,6 +277,8 @@ static bool usable(inspection i, PyObject *o) {
   if (wk__is_own_context(f, o)) return true;
   if (wk__is_foreign(r, o) && wk__keys_end_aloud(f, r, o))
     return wk__refuse(f, "keys of a %s whose end runs code", t->tp_name), false;
+  if (!wk__operators_are_noted(r, o))
+    return wk__refuse(f, "a %s, which has a special method of C code", t->tp_name), false;
   if (wk__touch(r, b, o) < 0) return wk__refuse(f, "%s", r->failed), false;
   if (i.depth > MAX_NESTING) {
     if (i.looks) wk__settle_all(r);
@@ -282,6 +292,7 @@ static bool usable(inspection i, PyObject *o) {
   if (i.looks && PySlice_Check(o)) wk__settle(r, o);
   if (is_view_of_values(t)) return held_usable(i, o);
   if (i.looks && is_builtin_id(o)) return wk__refuse(f, "C code calls id()"), false;
+  if (i.looks && wk__is_c_callback(o) && !wk__callback_looks(f, o)) return false;
   if (is_harmless(f, o)) return wk__know_bound(f, r, o);
   if (wk__known_class(t) == WK__CLASS_VALUE) return wk__is_that_one(r, o);
   bool weak = t == wk__weak_reference_type();
@@ -292,7 +303,11 @@ static bool usable(inspection i, PyObject *o) {
   if (wk__is_own_node(r, o)) return true;
   if (wk__compiled_function(b, o)) return wk__is_that_one(r, o);
   if (wk__is_own_proxy(r, o)) return held_usable(i, o);
-  if (is_builtin_iterator(t)) return is_own_iterator(f, r, o) && held_usable(i, o);
+  if (WK_UNLIKELY(wk__goes_over_changing(r, o))) return t->tp_traverse(o, visit, &i) == 0; /* nothing knows that yet */
+  if (is_builtin_iterator(t)) {
+    i.looks |= calls_c_code(o, NULL);
+    return is_own_iterator(f, r, o) && held_usable(i, o);
+  }
   if (wk__is_python_instance(o)) return wk__depend_on_type(r, t) == 0;
   if (t == wk__method_wrapper_type() && !wk__is_foreign(r, o)) return true; /* compared by identity */
   return wk__refuse_as(f, wk__refusal_of(f, o), "C code looks at a %s", t->tp_name), false;

@@ -20,6 +20,25 @@ static inline bool wk__is_mode(const wk__frame *f, PyTypeObject *t) {
 bool wk__is_tensor_object(const wk__frame *f, PyObject *o);
 /* An instance of a class written in Python: what C code does with it ends in Python functions, which are evaluated. */
 bool wk__is_python_instance(PyObject *o);
+/* A special method of the owner's class, written in Python, that is a function of C code under another name: borrowed,
+ * NULL: it is not one. The call that an instruction makes of it, and the same of one that sets or deletes. */
+PyObject *wk__special_of_c(PyObject *owner, const char *name);
+PyObject *wk__call_special(wk__frame *f, wk__recording *r, PyObject *special, PyObject *owner, PyObject *const *args,
+                           Py_ssize_t count, PyObject *names);  // -> new
+int wk__set_by_special(wk__frame *f, wk__recording *r, PyObject *special, PyObject *owner, PyObject *key,
+                       PyObject *value);
+/* A function of C code that C code may be given to call; whether that only looks at what it is given and bound to,
+ * which becomes known. False: refused. */
+bool wk__is_c_callback(PyObject *o);
+/* A text's method format() or format_map() reads attributes of what it is given. */
+bool wk__format_reads_attributes(PyObject *format, const char *method);
+/* A part of a property ("fget") that is not Python code, NULL: it is; and the call of it, which is noted. */
+PyObject *wk__c_part_of_property(PyObject *property, const char *part);  // -> new
+PyObject *wk__call_of_property(wk__frame *f, wk__recording *r, PyObject *steal_function, PyObject *const *args,
+                               Py_ssize_t count);  // -> new
+bool wk__callback_looks(wk__frame *f, PyObject *callback);
+/* No operator on such an object is a function of C code that may change something. */
+bool wk__operators_are_noted(wk__recording *r, PyObject *owner);
 bool wk__is_python_class(PyTypeObject *t);
 bool wk__is_class_of_c(PyTypeObject *t); /* made by C code itself, static or not; not what derives from one */
 bool wk__is_partial(PyTypeObject *t);    /* functools.partial */
@@ -181,6 +200,11 @@ PyObject *wk__draw(PyObject *random, PyObject *method, int bits);  // -> new; bi
 bool wk__can_look_ahead(const wk__recording *r, PyObject *iterator);
 /* Takes from such a one: 1 with the item, 0 at its end, -1 refused. */
 int wk__take_upcoming(wk__frame *f, wk__recording *r, PyObject *iterator, PyObject **out_item);
+/* One of the region's own over a list or tuple whose numbers have changed (wk__holds_changing): what comes next of it,
+ * as above; all of such a list or tuple, 0 or -1 refused. */
+bool wk__goes_over_changing(const wk__recording *r, PyObject *iterator);
+int wk__next_of_changing(wk__frame *f, wk__recording *r, PyObject *iterator, PyObject **out_item);
+int wk__unpack_changing(wk__frame *f, wk__recording *r, PyObject *sequence, PyObject **out_items);
 /* What a call that is an effect has given, the handle of a hook, say. It is changed by effects alone: by functions with
  * this attribute. */
 #define WK__MARK_EFFECT "_wick_effect"

@@ -37,6 +37,11 @@ void wk__op_stored(wk__frame *f, int slot) {
   if (a->at_start && slot < a->slots_at_start) a->stored[slot] = a->seen[slot] = true;
 }
 
+void wk__op_dropped(wk__frame *f, PyObject *const *values, int count) {
+  wk__recording *r = wk__recording_of(f);
+  if (r) wk__note_dropped(f, r, values, count);
+}
+
 PyObject *wk__op_constant(wk__frame *f, PyObject *constant) {
   RECORDING(wk__plain_constant(f, constant));
   if (!wk__is_plain_value(BINDING, constant)) wk__reg_constant(r, constant);

@@ -11,8 +11,10 @@
 #include "dynamo/cpython/frames.h"
 
 /* ---- names ---- */
-int wk__op_local(wk__frame *f, int slot);                             /* a slot is about to be read; 0 or -1 */
-void wk__op_stored(wk__frame *f, int slot);                           /* a slot has got another value, or none */
+int wk__op_local(wk__frame *f, int slot);   /* a slot is about to be read; 0 or -1 */
+void wk__op_stored(wk__frame *f, int slot); /* a slot has got another value, or none */
+/* Values have left the stack, and lose that reference next. */
+void wk__op_dropped(wk__frame *f, PyObject *const *values, int count);
 PyObject *wk__op_constant(wk__frame *f, PyObject *constant);          // -> new
 PyObject *wk__op_global(wk__frame *f, PyObject *name);                // -> new; NameError as CPython's
 int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value); /* value NULL: delete */

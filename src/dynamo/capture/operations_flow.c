@@ -1,5 +1,6 @@
 /* Iteration, with, match and exceptions while something is captured: the real thing, and a note of it. What is said in
  * operations.c holds here, too. Tests: tests/python/capture/. */
+#include "dynamo/capture/ends.h"
 #include "dynamo/capture/operation_parts.h"
 #include "dynamo/cpython/objects.h"
 
@@ -16,7 +17,8 @@
 PyObject *wk__op_iter(wk__frame *f, PyObject *iterable) {
   RECORDING(wk__plain_iter(f, iterable));
   if (wk__can_look_ahead(r, iterable)) return Py_NewRef(iterable); /* it is its own iterator */
-  return wk__passed_on(f, iterable) ? wk__plain_iter(f, iterable) : NULL;
+  bool one_by_one = !PyDict_CheckExact(iterable) && wk__holds_changing(r, iterable);
+  return one_by_one || wk__passed_on(f, iterable) ? wk__plain_iter(f, iterable) : NULL;
 }
 PyObject *wk__op_yield_from_iter(wk__frame *f, PyObject *iterable) {
   RECORDING(wk__plain_yield_from_iter(f, iterable));
@@ -26,6 +28,9 @@ PyObject *wk__op_yield_from_iter(wk__frame *f, PyObject *iterable) {
 int wk__op_next(wk__frame *f, PyObject *iterator, PyObject **out_item) {
   RECORDING(wk__plain_next(f, iterator, out_item));
   if (wk__can_look_ahead(r, iterator)) return wk__take_upcoming(f, r, iterator, out_item);
+  wk__note_exhausted(f, r, iterator);
+  if (wk__recording_of(f) != r) return wk__plain_next(f, iterator, out_item);
+  if (WK_UNLIKELY(wk__goes_over_changing(r, iterator))) return wk__next_of_changing(f, r, iterator, out_item);
   if (!wk__passed_on(f, iterator)) return -1;
   HANDING_ON(iterator, wk__plain_next(f, iterator, out_item));
 }
@@ -37,7 +42,9 @@ int wk__op_send(wk__frame *f, PyObject *receiver, PyObject *value, PyObject **ou
 }
 int wk__op_unpack(wk__frame *f, PyObject *sequence, int count, int after, PyObject **out_items) {
   RECORDING(wk__plain_unpack(f, sequence, count, after, out_items));
-  (void)r;
+  bool all = after < 0 && (PyList_CheckExact(sequence) || PyTuple_CheckExact(sequence)) &&
+             PySequence_Fast_GET_SIZE(sequence) == count;
+  if (WK_UNLIKELY(all && wk__holds_changing(r, sequence))) return wk__unpack_changing(f, r, sequence, out_items);
   if (!wk__passed_on(f, sequence)) return -1;
   HANDING_ON(sequence, wk__plain_unpack(f, sequence, count, after, out_items));
 }
@@ -55,6 +62,7 @@ PyObject *wk__op_enter(wk__frame *f, PyObject *manager, PyObject **out_exit) {
   bool own_mode = wk__is_mode(f, Py_TYPE(manager)) && !wk__is_foreign(r, manager);
   if (!own_mode && !wk__is_python_instance(manager))
     return wk__refuse(f, "a context manager of C code (%s)", Py_TYPE(manager)->tp_name);
+  if (!wk__operators_are_noted(r, manager)) return wk__refuse(f, "an __enter__ of C code");
   if (wk__depend_on_type(r, Py_TYPE(manager)) < 0) return wk__failed(f, r);
   PyObject *result = wk__plain_enter(f, manager, out_exit);
   if (own_mode) r->packs |= wk__thread.saver != f->session->saver_at_start;

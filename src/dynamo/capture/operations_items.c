@@ -212,6 +212,14 @@ static int set_of_c_object(wk__frame *f, wk__recording *r, PyObject *owner, PyOb
   return status;
 }
 
+static int set_by_property(wk__frame *f, wk__recording *r, PyObject *steal_setter, PyObject *owner, PyObject *value) {
+  PyObject *args[] = {owner, value}, *result = NULL;
+  if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return wk__failed_int(f, r);
+  result = wk__call_of_property(f, r, steal_setter, args, value ? 2 : 1);
+  Py_XDECREF(result);
+  return result ? 0 : -1;
+}
+
 int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *value) {
   RECORDING(wk__plain_set_attr(f, owner, name, value));
   if (!(owner = wk__behind_weak_proxy(f, r, owner))) return -1;
@@ -227,8 +235,14 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   if (!module && !wk__is_python_instance(owner) && !PyFunction_Check(owner))
     return wk__refused(f, "an attribute of an object that C code owns is set");
   if (module && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
+  PyObject *special = wk__special_of_c(owner, value ? "__setattr__" : "__delattr__");
+  if (special) return wk__set_by_special(f, r, special, owner, name, value);
   wk__reg written[WK__MODULE_PARTS] = {-1, -1, -1};
   if (module && value && find_part(f, r, owner, name, value, written) < 0) return -1;
+  PyObject *in_class = wk__type_attribute(type, name), *setter = NULL;
+  if (in_class && Py_TYPE(in_class) == &PyProperty_Type)
+    setter = wk__c_part_of_property(in_class, value ? "fset" : "fdel");
+  if (setter) return set_by_property(f, r, setter, owner, value);
   if (has_setter_of_python(type, name) || (type->tp_setattro != PyObject_GenericSetAttr && !module))
     return wk__plain_set_attr(f, owner, name, value); /* what it does is recorded where it does it */
   return set_and_note(f, r, owner, name, value, written, PyObject_SetAttr);
@@ -415,7 +429,8 @@ static PyObject *item_of_sequence(wk__frame *f, wk__recording *r, wk__reg reg, P
   PyObject *found = wk__from_sequence(owner, place);
   r->last_fresh = NULL;
   if (wk__observe(r, BINDING, found, WK__READ_ITEM, reg, place, NULL) < 0) return wk__failed(f, r);
-  bool given = r->last_fresh || wk__passed_on(f, found); /* whoever gets it may look at what it holds */
+  /* Whoever gets it may look at what it holds. */
+  bool given = r->last_fresh || wk__holds_changing(r, found) || wk__passed_on(f, found);
   return given ? wk__as_read(r, found) : NULL;
 }
 
@@ -430,6 +445,8 @@ static bool is_missing_of_seen(const wk__recording *r, PyObject *owner, PyObject
 PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
   RECORDING(wk__plain_item(f, owner, key));
   owner = wk__behind_proxy(f, r, owner);
+  PyObject *special = wk__special_of_c(owner, "__getitem__");
+  if (special) return wk__call_special(f, r, special, owner, &key, 1, NULL);
   if (PyDict_Check(owner)) wk__settle(r, key);
   wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
   if (reg >= 0 && has_dict_items(owner)) return item_of_dict(f, r, reg, owner, key);
@@ -486,6 +503,8 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
     if (!wk__index_usable(f, key) || (value && !wk__usable(f, value))) return -1;
     return wk__plain_set_item(f, owner, key, value);
   }
+  PyObject *special = wk__special_of_c(owner, value ? "__setitem__" : "__delitem__");
+  if (special) return wk__set_by_special(f, r, special, owner, key, value);
   wk__settle(r, key);
   if (PyDict_Check(owner) && (value || wk__is_own_object(r, owner))) wk__note_key(f, r, owner, key);
   bool by_python = wk__is_python_instance(owner) || PyObject_TypeCheck(owner, BINDING->module_type);

@@ -35,7 +35,7 @@ static PyObject *of_dict(PyObject *o) {  // -> new
 static PyObject *contents_of(PyObject *o) {  // -> new
   if (PyDict_Check(o)) return of_dict(o);
   if (PyList_Check(o)) return PyList_AsTuple(o);
-  if (PySet_Check(o)) return PySequence_Tuple(o);
+  if (PySet_Check(o)) return wk__held_by(o);
   return PyCell_GET(o) ? PyTuple_Pack(1, PyCell_GET(o)) : PyTuple_New(0);
 }
 

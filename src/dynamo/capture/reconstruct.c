@@ -28,7 +28,7 @@ static wk__reg made_dict(wk__recording *r, const wk__binding *b, PyObject *o) {
 
 /* Empty, and then what is in it in its order. */
 static wk__reg made_dict_of_kind(wk__recording *r, const wk__binding *b, PyObject *o) {
-  PyObject *type = (PyObject *)Py_TYPE(o), *keys = PySequence_Tuple(o);
+  PyObject *type = (PyObject *)Py_TYPE(o), *keys = wk__held_by(o);
   PyObject *factory = wk__is_default_dict(Py_TYPE(o)) ? PyObject_GetAttrString(o, "default_factory") : NULL;
   PyObject *made[] = {type, factory};
   PyObject **dict = wk__instance_dict_place(o);
@@ -87,7 +87,7 @@ static wk__reg made_array(wk__recording *r, const wk__binding *b, PyObject *o) {
 }
 
 static wk__reg made_set(wk__recording *r, const wk__binding *b, PyObject *o) {
-  PyObject *items = PySequence_Tuple(o);
+  PyObject *items = wk__held_by(o);
   if (!items) return -1;
   wk__reg reg = made_of(r, b, o, WK__DO_SET, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items));
   Py_DECREF(items);

@@ -73,6 +73,8 @@ void wk__recording_release(wk__recording *r) {
   wk__map_release(&r->node_tensors);
   wk__map_release(&r->hooked_leaves);
   wk__map_release(&r->fresh);
+  wk__map_release(&r->held_by_dead);
+  wk__map_release(&r->special_classes);
   wk__map_release(&r->by_object);
   wk__map_release(&r->read_before);
   wk__arena_release(&r->arena);
@@ -371,14 +373,44 @@ static uint64_t path_in_frame(wk__read_kind kind, PyCodeObject *code, int depth,
 }
 uint64_t wk__path_of_argument(PyCodeObject *code, int slot) { return path_in_frame(WK__READ_SLOT, code, 0, slot); }
 
+static uint64_t path_behind(wk__read_kind kind, uint64_t path, int64_t b, PyObject *key) {
+  uint64_t h = wk__hash_mix((uint64_t)kind + 1, path);
+  Py_hash_t name = key && PyUnicode_Check(key) ? PyObject_Hash(key) : (Py_hash_t)(intptr_t)key;
+  h = wk__hash_mix(wk__hash_mix(h, (uint64_t)b), (uint64_t)name);
+  return h ? h : 1;
+}
+
 /* Where something is found, the same in every capture. */
 static uint64_t path_of(const wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {
   bool of_frame = kind == WK__READ_SLOT || kind == WK__READ_STACK || kind == WK__READ_FUNCTION;
   if (of_frame) return path_in_frame(kind, r->codes ? r->codes[a] : NULL, a, b);
-  uint64_t h = wk__hash_mix((uint64_t)kind + 1, a >= 0 ? r->registers[a].path : 0);
-  Py_hash_t name = key && PyUnicode_Check(key) ? PyObject_Hash(key) : (Py_hash_t)(intptr_t)key;
-  h = wk__hash_mix(wk__hash_mix(h, (uint64_t)b), (uint64_t)name);
-  return h ? h : 1;
+  return path_behind(kind, a >= 0 ? r->registers[a].path : 0, b, key);
+}
+
+static bool has_changed(const wk__recording *r, uint64_t path, PyObject *o, int depth);
+static bool value_has_changed(const wk__recording *r, uint64_t path, PyObject *dict, int depth) {
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);)
+    if (has_changed(r, path_behind(WK__READ_DICT, path, -1, key), value, depth)) return true;
+  return false;
+}
+static bool has_changed(const wk__recording *r, uint64_t path, PyObject *o, int depth) {
+  enum { DEEPEST = 4 };
+  if (PyFloat_CheckExact(o) || PyLong_CheckExact(o)) return wk__map_get(r->changing, path);
+  if (depth == DEEPEST) return false;
+  if (PyDict_CheckExact(o)) return value_has_changed(r, path, o, depth + 1);
+  bool sequence = PyList_CheckExact(o) || PyTuple_CheckExact(o);
+  for (Py_ssize_t i = 0; sequence && i < PySequence_Fast_GET_SIZE(o); i++)
+    if (has_changed(r, path_behind(WK__READ_ITEM, path, i, NULL), PySequence_Fast_GET_ITEM(o, i), depth + 1))
+      return true;
+  return false;
+}
+
+bool wk__holds_changing(const wk__recording *r, PyObject *o) {
+  wk__reg reg = r->changing ? wk__reg_find(r, o) : -1;
+  const wk__register *g = reg >= 0 ? &r->registers[reg] : NULL;
+  bool as_found = g && g->kind == WK__REG_READ && !g->written && !g->names && !g->before && !g->touched;
+  return as_found && has_changed(r, g->path, o, 0);
 }
 
 uint64_t wk__path_of_round(PyCodeObject *code, int depth, int item) {
@@ -445,7 +477,7 @@ static int touch_key(wk__recording *r, PyObject *key) {
 
 static int touch_dict(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *dict) {
   PyObject *before = r->registers[reg].before, *key, *value;
-  PyObject *keys = before ? Py_NewRef(before) : PySequence_Tuple(dict);
+  PyObject *keys = before ? Py_NewRef(before) : wk__held_by(dict);
   if (!keys) return -1;
   wk__check(r, WK__CHECK_KEYS, reg, 0, keys);
   Py_DECREF(keys);
@@ -510,7 +542,7 @@ static int touch_kept_list(wk__recording *r, const wk__binding *b, wk__reg reg, 
 }
 
 static int touch_deque(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *deque) {
-  PyObject *items = PySequence_Tuple(deque);
+  PyObject *items = wk__held_by(deque);
   if (!items) return -1;
   wk__check(r, WK__CHECK_LENGTH, reg, PyTuple_GET_SIZE(items), NULL);
   int status = touch_items(r, b, reg, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items));
@@ -556,7 +588,7 @@ int wk__keep_before(wk__recording *r, wk__reg reg) {
   bool container =
       PyDict_Check(g->object) || PyList_Check(g->object) || PyAnySet_Check(g->object) || wk__is_deque(g->object);
   if (!may_differ(g) || g->touched || g->before || g->written || g->names || !container) return 0;
-  if (!(g->before = PySequence_Tuple(g->object))) return -1;
+  if (!(g->before = wk__held_by(g->object))) return -1;
   r->has_before = true;
   return 0;
 }

@@ -233,20 +233,22 @@ typedef struct wk__recording {
   int64_t tried_count, tried_capacity;
   wk__left_hook *left_hooks;
   int64_t left_hook_count, left_hook_capacity;
-  wk__map hooked_leaves; /* register and kind of a leaf that the region has hooked -> it had none before, or had */
-  wk__map node_tensors;  /* address of a node's object -> the tensor whose grad_fn it is; both are kept */
-  PyObject *drawn_from;  /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
-  int draws;             /* so many */
-  bool seeded;           /* its generator has been seeded */
-  int clocks;            /* how often clocks were asked */
-  bool has_before;       /* some register has kept what a container held */
-  wk__map *let_go;       /* borrowed: of the call that is being noted, see wk__holders; NULL */
-  bool asks_referents;   /* a weak reference from outside was asked what it points at */
-  bool ended_watched;    /* something that weak references point at has ended */
-  int classes_open;      /* calls that are making one */
-  PyObject *shown_class; /* borrowed: the one that the innermost of them has shown to code already; NULL */
-  wk__map made_classes;  /* classes that the region has made -> themselves */
-  struct wk__left {      /* (left_count) of frames that it began in and has left, by depth: slots that were changed */
+  wk__map hooked_leaves;   /* register and kind of a leaf that the region has hooked -> it had none before, or had */
+  wk__map node_tensors;    /* address of a node's object -> the tensor whose grad_fn it is; both are kept */
+  PyObject *drawn_from;    /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
+  int draws;               /* so many */
+  bool seeded;             /* its generator has been seeded */
+  int clocks;              /* how often clocks were asked */
+  bool has_before;         /* some register has kept what a container held */
+  wk__map *let_go;         /* borrowed: of the call that is being noted, see wk__holders; NULL */
+  wk__map special_classes; /* class -> what wk__operators_are_noted has found */
+  wk__map held_by_dead;    /* object -> so many references from what is dead but for the recorder */
+  bool asks_referents;     /* a weak reference from outside was asked what it points at */
+  bool ended_watched;      /* something that weak references point at has ended */
+  int classes_open;        /* calls that are making one */
+  PyObject *shown_class;   /* borrowed: the one that the innermost of them has shown to code already; NULL */
+  wk__map made_classes;    /* classes that the region has made -> themselves */
+  struct wk__left {        /* (left_count) of frames that it began in and has left, by depth: slots that were changed */
     const bool *changed;
     int count;
   } * left; /* NULL: none */
@@ -304,6 +306,9 @@ bool wk__is_plain_value(const wk__binding *binding, PyObject *object);
  * r->failed set. */
 int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, wk__read_kind kind, wk__reg a,
                 int64_t b, PyObject *key);
+/* A list, tuple or dictionary from outside, of which nothing has been looked at, has numbers that have changed since an
+ * earlier capture, be it in such a one of its own: each is read when it is asked for. */
+bool wk__holds_changing(const wk__recording *r, PyObject *container);
 PyObject *wk__as_read(wk__recording *r, PyObject *found);  // -> new: what the region gets for what was just observed
 /* Position of a changing number among the graph's number inputs, which it becomes; -1: it is a constant. */
 int wk__number_input(wk__recording *r, PyObject *number);

@@ -31,7 +31,7 @@ void wk__note_keys(wk__frame *f, wk__recording *r, PyObject *const *keys, Py_ssi
 
 void wk__note_key(wk__frame *f, wk__recording *r, PyObject *container, PyObject *key) {
   if (!is_key_from_outside(f, r, key)) return;
-  PyObject *there = PySequence_Tuple(container);
+  PyObject *there = wk__held_by(container);
   if (!there) PyErr_Clear();
   for (Py_ssize_t i = 0; there && i < PyTuple_GET_SIZE(there); i++)
     wk__note_identity(r, PyTuple_GET_ITEM(there, i), key);
@@ -77,7 +77,7 @@ void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObje
 
 void wk__note_joined(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) {
   if (!has_keys(a) || !(has_keys(b) || PyList_Check(b) || PyTuple_Check(b))) return;
-  PyObject *keys = PySequence_Tuple(b);
+  PyObject *keys = wk__held_by(b);
   if (!keys) PyErr_Clear();
   for (Py_ssize_t i = 0; keys && i < PyTuple_GET_SIZE(keys); i++) wk__note_key(f, r, a, PyTuple_GET_ITEM(keys, i));
   Py_XDECREF(keys);

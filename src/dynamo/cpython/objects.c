@@ -1,4 +1,4 @@
-/* The part of objects.h that is asked for once. */
+/* The parts of objects.h that are functions. */
 #include "dynamo/cpython/objects.h"
 
 #include <stdatomic.h>
@@ -14,4 +14,13 @@ PyTypeObject *wk__method_wrapper_type(void) {
   PyErr_Clear();
   atomic_store_explicit(&known, type, memory_order_relaxed);
   return type;
+}
+
+PyObject *wk__held_by(PyObject *container) {
+  PyTypeObject *type = Py_TYPE(container);
+  while (!wk__type_is_fixed(type)) type = type->tp_base;
+  PyObject *iterator = type->tp_iter ? type->tp_iter(container) : PySeqIter_New(container);
+  PyObject *items = iterator ? PySequence_Tuple(iterator) : NULL;
+  Py_XDECREF(iterator);
+  return items;
 }

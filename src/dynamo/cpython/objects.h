@@ -76,6 +76,9 @@ static inline PyObject *wk__type_dict(PyTypeObject *type) {  // -> borrowed
 }
 /* Of `1 .__add__`, which newer versions do not export; of weak references. */
 PyTypeObject *wk__method_wrapper_type(void);
+/* The keys or items of a dictionary, list, set or deque, as C code finds them, whatever its class has for an __iter__.
+ */
+PyObject *wk__held_by(PyObject *container);  // -> new
 static inline PyTypeObject *wk__weak_reference_type(void) { return &_PyWeakref_RefType; }
 
 /* ---- attributes ---- */

@@ -17,6 +17,7 @@ static inline PyObject **peek(wk__frame *f, int n) { return &f->real->localsplus
 static inline void drop(wk__frame *f, int count) {
   f->real->stacktop -= count;
   PyObject **values = &f->real->localsplus[f->real->stacktop];
+  if (f->session) wk__op_dropped(f, values, count);
   f->dropping++;
   for (int i = 0; i < count; i++) Py_XDECREF(values[i]);
   f->dropping--;
@@ -26,6 +27,7 @@ static inline void set_slot(wk__frame *f, int slot, PyObject *steal_value) {
   PyObject *old = f->real->localsplus[slot];
   if (f->session) wk__op_stored(f, slot);
   f->real->localsplus[slot] = steal_value;
+  if (f->session && old) wk__op_dropped(f, &old, 1);
   f->dropping++;
   Py_XDECREF(old);
   f->dropping--;
@@ -330,9 +332,8 @@ static wk__step unpack(wk__frame *f, int count, int after) {
   }
   int status = wk__op_unpack(f, *peek(f, 1), count, after, items);
   if (status >= 0) {
-    PyObject *sequence = pop(f);
+    drop(f, 1);
     for (int i = total; i-- > 0;) push(f, items[i]);
-    Py_DECREF(sequence);
   }
   if (items != few) PyMem_Free(items);
   return status < 0 ? failed(f) : WK__STEP_NEXT;

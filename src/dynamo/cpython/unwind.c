@@ -2,6 +2,8 @@
  * the way there. Tests: tests/python/capture/test_evaluator.py. */
 #include "dynamo/cpython/version.h"
 
+#include "dynamo/capture/operations.h"
+
 static const uint8_t *read_varint(const uint8_t *p, int *out_value) {
   int value = *p & 63;
   while (*p++ & 64) value = (value << 6) | (*p & 63);
@@ -59,6 +61,7 @@ void wk__frame_pop_to(wk__frame *frame, int depth) {
   frame->dropping++;
   while (real->stacktop > bottom) {
     PyObject *value = real->localsplus[--real->stacktop];
+    if (frame->session) wk__op_dropped(frame, &value, 1);
     Py_XDECREF(value);
   }
   frame->dropping--;

@@ -35,6 +35,7 @@ HEADER = """
 import collections
 import contextlib
 import gc
+import operator
 import signal
 import weakref
 
@@ -61,7 +62,14 @@ class Cell:
         return Cell(self.t + (other.t if isinstance(other, Cell) else other), self.k)
 
 
+class Items(dict):
+    __getattr__, __setattr__, __delattr__ = dict.__getitem__, dict.__setitem__, dict.__delitem__
+    seen = property(dict.copy, dict.update)
+
+
 class Scope:
+    log_ = property(operator.attrgetter('log'))
+
     def __init__(self, log):
         self.log = log
 
@@ -672,6 +680,7 @@ class Program(Objects):
             (self.checkpoint_, 0.5),
             (self.scan, 0.8),
             (self.rates, 0.8),
+            (self.by_c_code, 0.8),
             (self.early, 0.7),
             (self.random_numbers, 0.5),
             (self.about_sizes, 8 if self.sizes else 0),

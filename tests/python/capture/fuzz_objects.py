@@ -1,5 +1,6 @@
 """Statements of random programs (fuzz.py) about objects of libraries: deques and weak containers from outside, hooks,
-optimizers, checkpoints, loops that carry something from row to row, and lists of numbers that differ from call to call."""
+optimizers, checkpoints, loops that carry something from row to row, lists of numbers that differ from call to call, and functions
+of C code that C code calls."""
 
 
 class Objects:
@@ -125,3 +126,29 @@ class Objects:
                 "kept.append(str(o.rates))",
             )
         )
+
+    def by_c_code(self):
+        t = self.random.choice(self.tensors)
+        self.line("if not hasattr(o, 'config'):")
+        self.line(f"    o.config = Items(rate={self.number()}, t={t})")
+        for _ in range(self.random.randint(1, 3)):
+            self.line(
+                self.pick(
+                    f"o.config.rate = {self.number()}",
+                    f"o.config.t = {self.tensor(2)}",
+                    "o.config.count = o.config.get('count', 0) + 1",
+                    f"o.config.seen = {{'rate': {self.number()}}}",
+                    "if 'count' in o.config:\n" + "    " * (self.depth + 1) + "del o.config.count",
+                    f"kept.append({t} * o.config.rate)",
+                    "kept.append(o.config.t * 1)",
+                    "log.append(len(o.config.seen))",
+                    "list(map(log.append, [n, len(log)]))",
+                    "for v in map(log.append, l[:1]):\n" + "    " * (self.depth + 1) + "log.append(v)",
+                    "log.append(sum(map(len, [log, kept, l])))",
+                    "log.append(max(['rate'], key=o.config.get))",
+                    "log.append(list(map(getattr, [o], ['count']))[0])",
+                    "kept.append(Scope(log).log_ is log)",
+                    "log.append(sorted(map(str, d.keys())))",
+                    "kept.extend(map(o.config.get, ['t', 'nothing']))",
+                )
+            )

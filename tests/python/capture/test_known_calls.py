@@ -16,7 +16,7 @@ TABLE = pathlib.Path(__file__).parents[3] / "src/dynamo/capture/known_calls.def"
 CALL = re.compile(r'CALL\("([^"]*)", "([^"]*)", (\w+), ([^,]*),\s*"((?:\\.|[^"\\])*)"\)')
 CLASS = re.compile(r'CLASS\("([^"]*)", (\w+),\s*"((?:\\.|[^"\\])*)"\)')
 IMPORTS = (
-    "array bisect cmath collections contextvars copy dataclasses datetime decimal functools heapq io itertools json logging math operator os re struct "
+    "array bisect cmath collections contextvars copy dataclasses datetime decimal enum functools heapq io itertools json logging math operator os re struct "
     "random sys threading time types typing warnings weakref collections.abc binascii numpy"
 )
 

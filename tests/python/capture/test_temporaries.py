@@ -1,0 +1,192 @@
+"""What is on the interpreter's stack alone and dies within an instruction: what its end does is seen by the next one.
+Each program is called with things whose end does nothing, and with things whose end says so, in either order: the log
+is that of the plain run, and so is the order of its entries."""
+
+import contextlib
+import gc
+import operator
+import weakref
+
+import pytest
+
+import wick as torch
+
+pytestmark = pytest.mark.usefixtures("few_objects_for_the_collector")
+
+LOG, KEPT = [], []
+
+
+class Plain:
+    def __init__(self, value):
+        self.value = value
+
+    def __getitem__(self, key):
+        return key
+
+    def __lt__(self, other):
+        return self.value < other.value
+
+    def __format__(self, spec):
+        return str(self.value)
+
+    def __add__(self, other):
+        return self.value
+
+    def same(self):
+        return self.value
+
+
+class Destroyed(Plain):
+    def __del__(self):
+        LOG.append(("end", self.value))
+
+
+def watched(value):
+    o = Plain(value)
+    KEPT.append(weakref.ref(o, lambda reference: LOG.append(("end", value))))
+    return o
+
+
+@torch.compiler.disable
+def taken(o):
+    return o.pop()
+
+
+def say(text):
+    LOG.append(text)
+    return text
+
+
+def length_of(*args, **kwargs):
+    return len(args) + len(kwargs)
+
+
+def first(a, b):
+    return LOG.append("in") or a.value
+
+
+def gives_two(o):
+    return o.pop(), o.pop()
+
+
+def raises(*args):
+    raise KeyError(len(args))
+
+
+def caught(o):
+    try:
+        (o.pop(), raises(1))
+    except KeyError:
+        LOG.append("caught")
+
+
+def caught_in_a_block(o):
+    with contextlib.suppress(KeyError):
+        [o.pop(), say("made"), raises(2)]
+    LOG.append("suppressed")
+
+
+def unpacked(o):
+    a, b = (taken(o), taken(o))[1:] + (say("unpacked"),)
+    LOG.append("got")
+    del a
+    return b
+
+
+def unpacked_with_a_rest(o):
+    *_, b = [taken(o), taken(o), say("unpacked")]
+    return b
+
+
+def iterated(o):
+    for thing in (taken(o), taken(o)):
+        LOG.append(thing.value)
+    LOG.append("iterated")
+
+
+def read_and_popped(o):
+    return (o[-1], o.pop())[0] and None
+
+
+def read_and_popped_twice(o):
+    return [o[-1], o[-2], o.pop(), o.pop(), say("popped")][4]
+
+
+def looked_at(o):
+    return {"a": taken(o), "b": say("b")}["b"]
+
+
+PROGRAMS = {
+    "a pair's item": lambda o: (o.pop(), o.pop())[0] and None,
+    "a pair's other item": lambda o: (o.pop(), o.pop())[1] and None,
+    "a list's item": lambda o: [o.pop(), o.pop()][0] and None,
+    "a list's slice": lambda o: [o.pop(), say("b"), o.pop()][1:2],
+    "a pair behind breaks": lambda o: (taken(o), taken(o))[0] and None,
+    "a pair of pairs": lambda o: ((taken(o), 1), (taken(o), 2))[0][1],
+    "read and popped": read_and_popped,
+    "read twice and popped": read_and_popped_twice,
+    "a dictionary's value": looked_at,
+    "a made list": lambda o: [taken(o), taken(o), taken(o)] and say("list"),
+    "a truth": lambda o: taken(o) and say("true"),
+    "not": lambda o: (not taken(o), say("not"))[1],
+    "a comparison": lambda o: (taken(o) < taken(o), say("compared"))[1],
+    "a comparison of pairs": lambda o: ((1, taken(o)) == (2, taken(o)), say("compared"))[1],
+    "is": lambda o: (taken(o) is taken(o), say("compared"))[1],
+    "in": lambda o: (1 in (1, taken(o)), say("found"))[1],
+    "an item of the thing": lambda o: (taken(o)["a"], say("item"))[1],
+    "a sum": lambda o: (taken(o) + taken(o), say("sum"))[1],
+    "an attribute": lambda o: (taken(o).value, say("attribute"))[1],
+    "a method": lambda o: (taken(o).same(), say("method"))[1],
+    "an f-string": lambda o: (f"{taken(o)} {say('between')} {taken(o)}", say("text"))[1],
+    "an argument": lambda o: (length_of(taken(o), 1), say("called"))[1],
+    "arguments, popped": lambda o: (length_of(o[-1], o.pop()), say("called"))[1],
+    "arguments by name": lambda o: (length_of(a=taken(o), b=taken(o)), say("called"))[1],
+    "arguments, spread": lambda o: (length_of(*[taken(o), taken(o)]), say("called"))[1],
+    "arguments of C code": lambda o: (isinstance(taken(o), int), say("called"))[1],
+    "arguments of getattr": lambda o: (getattr(taken(o), "value"), say("called"))[1],  # noqa: B009
+    "len of a list": lambda o: (len([taken(o), taken(o)]), say("called"))[1],
+    "sorted": lambda o: (len(sorted([taken(o), taken(o)])), say("sorted"))[1],
+    "arguments and what it says": lambda o: (first(taken(o), taken(o)), say("called"))[1],
+    "a result's item": lambda o: (gives_two(o)[0].value, say("item"))[1],
+    "a result": lambda o: (gives_two(o), say("made"))[1],
+    "operator.itemgetter": lambda o: (operator.itemgetter(1)([taken(o), 2]), say("item"))[1],
+    "unpacked": unpacked,
+    "unpacked with a rest": unpacked_with_a_rest,
+    "iterated": iterated,
+    "an exception": caught,
+    "an exception in a block": caught_in_a_block,
+    "a comprehension": lambda o: ([k for k, thing in ((1, taken(o)), (2, taken(o)))], say("comprehended"))[1],
+    "a generator": lambda o: (sum(thing.value for thing in [taken(o), taken(o)]), say("summed"))[1],
+    "star": lambda o: (*[taken(o), say("star")], 1)[1],
+    "a set's member": lambda o: (len({taken(o), say("member")}), say("set"))[1],
+    "a joined dictionary": lambda o: ({**{"a": taken(o)}, "a": say("joined")}, say("made"))[1],
+}  # fmt: skip
+
+
+def runs(function, kinds):
+    seen = []
+    for k, kind in enumerate(kinds):
+        LOG.clear()
+        o = [kind(i) for i in range(5)]
+        result = function(torch.ones(2) + k, o).tolist()
+        LOG.append(len(o))
+        del o
+        gc.collect()
+        seen.append((result, list(LOG)))
+    KEPT.clear()
+    return seen
+
+
+@pytest.mark.parametrize("aloud", [Destroyed, watched])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_ends_come_where_they_come_plainly(name, aloud):
+    drops = PROGRAMS[name]
+
+    def program(x, o):
+        y = x * 2
+        drops(o)
+        LOG.append("behind")
+        return y * (1 + len(LOG))
+
+    for kinds in ((Plain, Plain, aloud, aloud, Plain), (aloud, aloud, Plain, aloud)):
+        assert runs(torch.compile(program), kinds) == runs(program, kinds)
