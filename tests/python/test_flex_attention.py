@@ -99,6 +99,13 @@ def test_against_all_scores(score, mask):
             close(a, b)
 
 
+@pytest.mark.parametrize("score", [name for name in SCORES if SCORES[name]])
+def test_each_score_is_a_loop_body(score):
+    """Also one whose gradient is a sum of several, which the engine would add up in place."""
+    result = flex_attention(*operands(), SCORES[score])
+    assert type(result.grad_fn).__name__.startswith("FlexAttention")
+
+
 @pytest.mark.parametrize("score", ["soft-capped", "relative", "composite"])
 def test_gradients_by_differences(score):
     torch.manual_seed(2)
