@@ -30,6 +30,7 @@ typedef struct wk__body_read {
 typedef struct wk__body {
   uint64_t number; /* values of another body are none of this one's */
   wk_dtype dtype;  /* of the scores: float32 or float64 */
+  wk_device device;
   bool failed;
   bool running; /* the layer is on */
   wk__nest *nest;
@@ -42,8 +43,9 @@ typedef struct wk__body {
   wk_tensor *score, *places[WK__BODY_PARAMS]; /* owned: what the functions are given */
 } wk__body;
 
-/* differentiable: the score requires grad. NULL with the error set. */
-wk__body *wk__body_begin(wk_dtype scores, bool differentiable) WK_MUST_USE;
+/* On the device of the scores, where what is captured has to be, too. differentiable: the score requires grad. NULL
+ * with the error set. */
+wk__body *wk__body_begin(wk_dtype scores, wk_device device, bool differentiable) WK_MUST_USE;
 
 /* What the traced functions have become; empty: they do nothing. Owned texts. */
 typedef struct wk__body_texts {

@@ -37,4 +37,5 @@ const wk__device_type wk__cuda_device_type = {
     .recordings = &wk__cuda_recordings,
     .generator = &wk__philox_generator_type,
     .fuses_attention = wk__cuda_fuses_attention,
+    .fuses_scores = wk__cuda_fuses_scores,
 };

@@ -225,6 +225,8 @@ struct wk__device_type {
   const wk__recording_type *recordings; /* NULL: none */
   const wk__generator_type *generator;
   bool (*fuses_attention)(wk_device device); /* _fused_attention is there, for small floats; NULL: no */
+  /* _flex_attention is there, for small floats, with a body of f32 scores (as text; empty: at all); NULL: no */
+  bool (*fuses_scores)(wk_device device, const char *body);
 };
 
 /* ---- the registry (registry.c) ---- */
