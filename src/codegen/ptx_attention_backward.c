@@ -140,7 +140,7 @@ static void queries_slopes(attention_writer *w, const queries *f) {
 static void find_next_keys(attention_writer *w, const queries *f) {
   int behind = WITH("add.u32", f->key0, 8 * f->b.count);
   if (w->a->scores)
-    attention_walk_find(w, &f->b.walk, behind, f->next, f->b.next_state);
+    attention_walk_find(w, &f->b.walk, behind, f->b.walk.state, f->next, f->b.next_state);
   else
     SAY("mov.b32 %%r%d, %%r%d", f->next, behind);
 }
@@ -181,7 +181,7 @@ static void find_first_keys(attention_writer *w, queries *f) {
   SAY("mov.b32 %%r%d, 0;\n\tmov.b32 %%r%d, 0", f->key0, f->next);
   if (w->a->scores) {
     attention_walk_keys(w, &b->walk);
-    attention_walk_find(w, &b->walk, f->next, f->key0, b->walk.state);
+    attention_walk_find(w, &b->walk, f->next, b->walk.state, f->key0, b->walk.state);
   }
   SAY("add.u32 %%r%d, %%r%d, %%r%d", b->column, b->column, f->key0);
 }
@@ -295,7 +295,7 @@ static void find_tile(attention_writer *w, const keys *f, int from, int head, in
   SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", is, head, f->head_end);
   SAY("@%%p%d bra L%d", is, done);
   attention_walk_head(w, &b->walk, head);
-  attention_walk_find(w, &b->walk, from, place, b->next_state);
+  attention_walk_find(w, &b->walk, from, b->walk.state, place, b->next_state);
   SAY("mov.b32 %%r%d, %%r%d", tile, WITH("div.u32", place, 8 * b->count));
   SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", is, place, b->t);
   SAY("@%%p%d bra L%d", is, done);

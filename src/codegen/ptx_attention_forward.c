@@ -15,10 +15,11 @@ typedef struct forward {
   int q, stage, other; /* words: shared memory of q and of the step's keys and values; bytes from it to the other's */
   int fragments;       /* of q; -1: read again each time */
   int t, s, end;       /* words; end: keys from it on do not count */
-  int step, steps;     /* words: by groups */
+  int step;            /* word: by groups, the step's number */
   int key0, next;      /* words: the first keys of the step and of the one behind it */
-  attention_walk walk; /* with bodies; its state is this step's, next_state the other's */
-  int next_state;
+  int later;           /* by groups: of the one behind that */
+  attention_walk walk; /* with bodies; its state is this step's, the others are the others' */
+  int next_state, later_state;
   int k, v; /* longs */
   int row, column;
 } forward;
@@ -121,20 +122,26 @@ static void copy_step(attention_writer *w, const forward *f, int stage, int key0
 static void find_first(attention_writer *w, forward *f) {
   int pairs = WITH("shl.b32", WITH("and.b32", w->lane, 3), 1);
   f->column = word(w), f->key0 = word(w), f->next = word(w), f->next_state = word(w);
+  f->later = word(w), f->later_state = word(w);
   SAY("mov.b32 %%r%d, 0;\n\tmov.b32 %%r%d, 0", f->key0, f->next);
   if (w->a->scores) {
     attention_walk_keys(w, &f->walk);
-    attention_walk_find(w, &f->walk, f->next, f->key0, f->walk.state);
+    attention_walk_find(w, &f->walk, f->next, f->walk.state, f->key0, f->walk.state);
   }
   SAY("add.u32 %%r%d, %%r%d, %%r%d", f->column, f->key0, pairs);
 }
 
-static void find_next(attention_writer *w, const forward *f) {
-  int behind = WITH("add.u32", f->key0, f->keys);
+/* place, state: words that are set to the step behind the one at `from`, whose state is from_state. */
+static void find_behind(attention_writer *w, const forward *f, int from, int from_state, int place, int state) {
+  int behind = WITH("add.u32", from, f->keys);
   if (w->a->scores)
-    attention_walk_find(w, &f->walk, behind, f->next, f->next_state);
+    attention_walk_find(w, &f->walk, behind, from_state, place, state);
   else
-    SAY("mov.b32 %%r%d, %%r%d", f->next, behind);
+    SAY("mov.b32 %%r%d, %%r%d", place, behind);
+}
+
+static void find_next(attention_writer *w, const forward *f) {
+  find_behind(w, f, f->key0, f->walk.state, f->next, f->next_state);
 }
 
 static void begin(attention_writer *w, forward *f, int rows) {
@@ -150,7 +157,6 @@ static void begin(attention_writer *w, forward *f, int rows) {
   f->k = attention_head(w, WK__ATTENTION_K, w->key_head), f->v = attention_head(w, WK__ATTENTION_V, w->key_head);
   f->end = f->s;
   if (w->a->causal) f->end = TWO("min.u32", f->s, WITH("add.u32", w->row0, rows));
-  f->steps = WITH("div.u32", WITH("add.u32", f->end, f->keys - 1), f->keys);
   f->row =
       TWO("add.u32", TWO("add.u32", w->row0, WITH("mul.lo.u32", w->warp, 16 * w->tiles)), WITH("shr.u32", w->lane, 2));
   f->step = word(w);
@@ -243,21 +249,27 @@ static int stage_of(attention_writer *w, const forward *f, bool values, int step
   return at;
 }
 
-static void copy_keys(attention_writer *w, const forward *f, int step) {
-  attention_copy(w, stage_of(w, f, false, step), f->keys, f->k, WK__ATTENTION_K + 3, WITH("mul.lo.u32", step, f->keys),
-                 f->s);
+/* Of step number `step`, whose first key is at `place`. */
+static void copy_keys(attention_writer *w, const forward *f, int step, int place) {
+  attention_copy(w, stage_of(w, f, false, step), f->keys, f->k, WK__ATTENTION_K + 3, place, f->s);
 }
-static void copy_values(attention_writer *w, const forward *f, int step) {
-  attention_copy(w, stage_of(w, f, true, step), f->keys, f->v, WK__ATTENTION_V + 3, WITH("mul.lo.u32", step, f->keys),
-                 f->s);
+static void copy_values(attention_writer *w, const forward *f, int step, int place) {
+  attention_copy(w, stage_of(w, f, true, step), f->keys, f->v, WK__ATTENTION_V + 3, place, f->s);
 }
 
-static void copy_next_keys(attention_writer *w, const forward *f, int ahead) {
-  int skip = w->text.labels++, none = wk__ptx_predicate(&w->text), next = WITH("add.u32", f->step, ahead);
-  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", none, next, f->steps);
+/* Where there is such a step. */
+static void copy_keys_ahead(attention_writer *w, const forward *f, int ahead, int place) {
+  int skip = w->text.labels++, none = wk__ptx_predicate(&w->text);
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", none, place, f->end);
   SAY("@%%p%d bra L%d", none, skip);
-  copy_keys(w, f, next);
+  copy_keys(w, f, WITH("add.u32", f->step, ahead), place);
   wk__ptx_label(&w->text, skip);
+}
+
+static void next_group_keys(attention_writer *w, const forward *f) {
+  next_keys(w, f);
+  SAY("mov.b32 %%r%d, %%r%d;\n\tadd.u32 %%r%d, %%r%d, 1", f->next, f->later, f->step, f->step);
+  if (w->a->scores) SAY("mov.b32 %%r%d, %%r%d", f->next_state, f->later_state);
 }
 
 static void multiply_values(attention_writer *w, const forward *f, int fragments) {
@@ -267,8 +279,9 @@ static void multiply_values(attention_writer *w, const forward *f, int fragments
 static void group_steps(attention_writer *w, const forward *f, int rows, int done) {
   int loop = w->text.labels++, last = w->text.labels++, over = wk__ptx_predicate(&w->text);
   int fragments = wk__ptx_words(&w->text, 2 * (f->keys / 8)), factors[2];
-  copy_next_keys(w, f, 1);
-  copy_values(w, f, f->step);
+  find_next(w, f);
+  copy_keys_ahead(w, f, 1, f->next);
+  copy_values(w, f, f->step, f->key0);
   SAY("cp.async.commit_group;\n\tcp.async.wait_group 1;\n\tfence.proxy.async.shared::cta;\n\tbar.sync 0");
   attention_fence(w);
   attention_outer(w, f->scores, f->q, rows, -1, stage_of(w, f, false, f->step), f->keys, f->keys / 8);
@@ -279,19 +292,18 @@ static void group_steps(attention_writer *w, const forward *f, int rows, int don
   attention_pack_into(w, fragments, f->scores, f->keys / 8);
   wk__ptx_label(&w->text, loop);
   int next = WITH("add.u32", f->step, 1);
-  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", over, next, f->steps);
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", over, f->next, f->end);
   SAY("@%%p%d bra L%d", over, last);
+  find_behind(w, f, f->next, f->next_state, f->later, f->later_state);
   attention_arrived(w);
-  copy_next_keys(w, f, 2);
-  copy_values(w, f, next);
+  copy_keys_ahead(w, f, 2, f->later);
+  copy_values(w, f, next, f->next);
   SAY("cp.async.commit_group");
   attention_fence(w);
   attention_outer(w, f->scores, f->q, rows, -1, stage_of(w, f, false, next), f->keys, f->keys / 8);
   multiply_values(w, f, fragments);
   attention_wait(w, 1);
-  find_next(w, f);
-  next_keys(w, f);
-  SAY("add.u32 %%r%d, %%r%d, 1", f->step, f->step);
+  next_group_keys(w, f);
   mask(w, f);
   for (int h = 0; h < 2; h++) factors[h] = exponentials(w, f, 0, h);
   if (w->a->dropout) drop(w, f);
@@ -331,7 +343,7 @@ wk_status attention_write_forward(attention_writer *w, wk__ptx_attention_kernel 
   SAY("mov.b32 %%r%d, %d", f.other, stage);
   attention_copy(w, f.q, rows, attention_head(w, WK__ATTENTION_Q, w->head), WK__ATTENTION_Q + 3, w->row0, f.t);
   if (w->groups) {
-    copy_keys(w, &f, f.step);
+    copy_keys(w, &f, f.step, f.key0);
     SAY("cp.async.commit_group");
   } else {
     copy_step(w, &f, f.stage, f.key0);

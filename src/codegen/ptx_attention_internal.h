@@ -88,8 +88,10 @@ void attention_walk_keys(attention_writer *w, attention_walk *out);
 void attention_walk_queries(attention_writer *w, attention_walk *out);
 void attention_walk_head(attention_writer *w, const attention_walk *walk, int head);
 /* place, state: words that are set to the first place from `from` (a word) on of which something is seen, and its
- * block's state; `from` lies at the start of a block, or in one of w->state. Beyond all places where there is none. */
-void attention_walk_find(attention_writer *w, const attention_walk *walk, int from, int place, int state);
+ * block's state; `from` lies at the start of a block, or in one whose state `from_state` (a word) is. Beyond all places
+ * where there is none. */
+void attention_walk_find(attention_writer *w, const attention_walk *walk, int from, int from_state, int place,
+                         int state);
 
 /* The scores of a step: (tiles, count, 4), the words of element 0's row and column, and the ends of both. turned: rows
  * are keys. */

@@ -48,10 +48,11 @@ void attention_walk_head(attention_writer *w, const attention_walk *walk, int he
 }
 
 /* The lanes look at 32 blocks at a time. */
-void attention_walk_find(attention_writer *w, const attention_walk *walk, int from, int place, int state) {
+void attention_walk_find(attention_writer *w, const attention_walk *walk, int from, int from_state, int place,
+                         int state) {
   wk__ptx_text *t = &w->text;
   SAY("mov.b32 %%r%d, %%r%d", place, from);
-  SAY("mov.b32 %%r%d, %%r%d", state, walk->state);
+  SAY("mov.b32 %%r%d, %%r%d", state, from_state);
   if (!has_table(w)) return;
   int loop = t->labels++, found = t->labels++, done = t->labels++, seen = word(w), at = wk__ptx_long(t),
       wide = wk__ptx_long(t), is = wk__ptx_predicate(t);
@@ -134,9 +135,10 @@ static void run_body(wk__ptx_scores *body, const attention_step *s, element at, 
   if (body) wk__ptx_scores_element(body, s->turned ? column : row, s->turned ? row : column, score, gradient, out);
 }
 
+/* Along the columns: what a body knows of one is used up soon. */
 #define EACH_ELEMENT(w, s, at)           \
-  for (int i = 0; i < (w)->tiles; i++)   \
-    for (int j = 0; j < (s)->count; j++) \
+  for (int j = 0; j < (s)->count; j++)   \
+    for (int i = 0; i < (w)->tiles; i++) \
       for (element at = {i, j, 0}; at.e < 4; at.e++)
 
 /* Both ways that a block may be gone through, and the branch between them, where they are not the same. */

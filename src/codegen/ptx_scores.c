@@ -13,7 +13,8 @@ typedef struct range {
 
 struct wk__ptx_scores {
   ptx_writer w;
-  range *ranges; /* by instruction, of i64 values: what they may be */
+  uint64_t *written; /* by instruction: for which queries or keys (bits) its value is there */
+  range *ranges;     /* by instruction, of i64 values: what they may be */
   ptx_scores_names names;
   wk__ptx_shape shape;
   wk__ptx_text *text;
@@ -226,12 +227,14 @@ static void write_instr(wk__ptx_scores *s, int v, int k) {
     ptx_line(w, "mov.b64 %s, 0;", out.text);
 }
 
-/* The first element of each query or key stands for it. */
-static void write_shared(wk__ptx_scores *s) {
+/* What other elements of the query or key use, too, at the first of them: it need not stay in registers for longer. */
+static void write_shared(wk__ptx_scores *s, int query, int key) {
   for (int v = 1; v < (int)s->w.nest->instr_count; v++) {
     uint8_t needs = s->names.needs[v];
-    int count = needs == OF_QUERY ? s->places->query_count : needs == OF_KEY ? s->places->key_count : needs == 0;
-    for (int n = 0; n < count; n++) write_instr(s, v, needs == OF_QUERY ? n * s->places->key_count : n);
+    uint64_t bit = UINT64_C(1) << (needs == OF_QUERY ? query : needs == OF_KEY ? key : 0);
+    if (needs == OF_BOTH || s->written[v] & bit) continue;
+    s->written[v] |= bit;
+    write_instr(s, v, query * s->places->key_count + key);
   }
 }
 
@@ -241,8 +244,9 @@ static bool prepare(wk__ptx_scores *s, const wk__nest *nest) {
   size_t count = (size_t)nest->instr_count;
   s->names.needs = wk__alloc_zeroed(count);
   s->ranges = wk__alloc_zeroed(count * sizeof *s->ranges);
+  s->written = wk__alloc_zeroed(count * sizeof *s->written);
   s->w.varies = wk__alloc_zeroed(count * sizeof *s->w.varies);
-  if (!s->names.needs || !s->ranges || !s->w.varies) return false;
+  if (!s->names.needs || !s->ranges || !s->written || !s->w.varies) return false;
   s->w.nest = nest, s->w.shape = &s->shape, s->w.scores = &s->names, s->w.whole = true;
   s->w.expression_count = wk__nest_expressions(nest, s->w.expressions);
   for (int v = 1; v < (int)count; v++) {
@@ -255,6 +259,7 @@ static bool prepare(wk__ptx_scores *s, const wk__nest *nest) {
 static void destroy(wk__ptx_scores *s) {
   wk__free(s->names.needs);
   wk__free(s->ranges);
+  wk__free(s->written);
   wk__free(s->w.varies);
   wk__free(s);
 }
@@ -276,7 +281,6 @@ wk__ptx_scores *wk__ptx_scores_begin(wk__ptx_text *text, const wk__nest *nest, c
   if (!all_is_written(nest)) state->unsupported = true;
   enter(s);
   ptx_line(&s->w, "{");
-  if (!state->unsupported) write_shared(s);
   leave(s);
   return s;
 }
@@ -285,6 +289,7 @@ void wk__ptx_scores_element(wk__ptx_scores *s, int query, int key, int score, in
   if (s->state->unsupported) return;
   s->score = score, s->gradient = gradient, s->out = out;
   enter(s);
+  write_shared(s, query, key);
   ptx_line(&s->w, "{");
   for (int v = 1; v < (int)s->w.nest->instr_count; v++)
     if (s->names.needs[v] == OF_BOTH) write_instr(s, v, query * s->places->key_count + key);

@@ -1,8 +1,9 @@
 /* A body of scores (loop/score_nest.h) on elements that an attention kernel has in registers.
  *
  * A thread's elements stand at crossings of some queries and some keys. What the body computes of a query or a key
- * alone, a read of a document's number, say, is written once for each of them, the rest for each element as it is asked
- * for. The body's block is the element alone: the place is in its parameters, and its loops are at 0.
+ * alone, a read of a document's number, say, is written once for each of them, at the first element that is asked for,
+ * the rest for each element. The body's block is the element alone: the place is in its parameters, and its loops are
+ * at 0.
  *
  * Exponentials and the like of f32 are the device's own, which are some units of the last place off and a tenth as
  * long as those with the CPU's bits: the probabilities are rounded to small floats.
@@ -26,7 +27,7 @@ enum { WK__PTX_SCORE_PLACES = 1 << 30 };
 typedef struct wk__ptx_score_places {
   int batch, head;
   const int *queries, *keys;
-  int query_count, key_count;
+  int query_count, key_count; /* at most 64 */
 } wk__ptx_score_places;
 
 /* What several bodies of one kernel share. Zeros at first. */
@@ -38,7 +39,7 @@ typedef struct wk__ptx_scores_state {
 
 typedef struct wk__ptx_scores wk__ptx_scores; /* a body that is being written */
 
-/* Writes what depends on queries or keys alone. The places stay the caller's until the end. NULL for want of memory. */
+/* The places stay the caller's until the end. NULL for want of memory. */
 wk__ptx_scores *wk__ptx_scores_begin(wk__ptx_text *text, const wk__nest *nest, const wk__ptx_score_args *args,
                                      const wk__ptx_score_places *places, wk__ptx_scores_state *state) WK_MUST_USE;
 /* Words: out = body(score, gradient) at query number `query` and key number `key`; out may be one of them. */

@@ -144,7 +144,7 @@ static wk_status begin(attention *a, const operands *o) {
   if (!q || !k || !v) return wk_error_category();
   wk__cuda_attention_begin(a, q, k, false, o->scale);
   a->find = find, a->context = o;
-  a->kind.scores = WK__PTX_SCORES_CHANGED, a->kind.warpgroups = false;
+  a->kind.scores = WK__PTX_SCORES_CHANGED;
   wk__cuda_attention_set(a, WK__ATTENTION_Q, q);
   wk__cuda_attention_set(a, WK__ATTENTION_K, k);
   wk__cuda_attention_set(a, WK__ATTENTION_V, v);
