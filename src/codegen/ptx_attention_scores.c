@@ -90,7 +90,7 @@ enum { MOST_TILES = 2, MOST_COUNT = 16 };
 typedef struct step_places {
   wk__ptx_score_places all;
   int rows[2 * MOST_TILES], columns[2 * MOST_COUNT];
-  int there[2 * MOST_COUNT]; /* predicates: of columns */
+  int there[2 * MOST_COUNT]; /* predicates: of columns; from find_ends on */
   int scale;                 /* word */
 } step_places;
 
@@ -100,8 +100,7 @@ static void find_places(attention_writer *w, const attention_step *s, step_place
   for (int n = 0; n < rows; n++) out->rows[n] = TWO("min.u32", WITH("add.u32", s->row, 8 * n), last_row);
   for (int n = 0; n < columns; n++) {
     int column = WITH("add.u32", s->column, 8 * (n / 2) + n % 2);
-    out->columns[n] = TWO("min.u32", column, last_column), out->there[n] = wk__ptx_predicate(&w->text);
-    SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", out->there[n], column, s->column_end);
+    out->columns[n] = TWO("min.u32", column, last_column);
   }
   out->scale = wk__ptx_arg_word(&w->text, WK__ATTENTION_SCALE);
   out->all = (wk__ptx_score_places){.batch = w->batch,
@@ -110,6 +109,14 @@ static void find_places(attention_writer *w, const attention_step *s, step_place
                                     .keys = s->turned ? out->rows : out->columns,
                                     .query_count = s->turned ? columns : rows,
                                     .key_count = s->turned ? rows : columns};
+}
+
+static void find_ends(attention_writer *w, const attention_step *s, step_places *out) {
+  for (int n = 0; n < 2 * s->count; n++) {
+    int column = WITH("add.u32", s->column, 8 * (n / 2) + n % 2);
+    out->there[n] = wk__ptx_predicate(&w->text);
+    SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", out->there[n], column, s->column_end);
+  }
 }
 
 /* NULL: there is none. */
@@ -178,7 +185,8 @@ static void change(attention_writer *w, const attention_step *s, const wk__nest 
   close_body(body);
 }
 
-static void hide_columns(attention_writer *w, const attention_step *s, const step_places *p) {
+static void hide_columns(attention_writer *w, const attention_step *s, step_places *p) {
+  find_ends(w, s, p);
   EACH_ELEMENT(w, s, at) {
     int score = s->scores + (at.i * s->count + at.j) * 4 + at.e;
     SAY("selp.b32 %%r%d, %%r%d, 0fFF800000, %%p%d", score, score, p->there[2 * at.j + at.e % 2]);
@@ -236,5 +244,6 @@ static void write_slopes(attention_writer *w, const attention_step *s, const wk_
 void attention_slopes(attention_writer *w, const attention_step *s, int slopes_, int logarithms, int deltas) {
   slopes f = {.slopes = slopes_, .logarithms = logarithms, .deltas = deltas};
   find_places(w, s, &f.places);
+  find_ends(w, s, &f.places);
   by_state(w, s, write_slopes, &f);
 }

@@ -168,19 +168,24 @@ def small(*sizes, dtype=torch.bfloat16):
     return [torch.randn(*sizes, dtype=dtype).cuda().requires_grad_() for _ in range(3)]
 
 
-def test_same_bits_every_time_and_compiled():
-    leaves = small(1, 2, 140, 32)
-    mask = create_block_mask(masks("cuda")["documents"], None, None, 140, 140, device="cuda")
-    compiled = torch.compile(flex_attention, fullgraph=True)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_same_bits_every_time_and_compiled(dynamic):
+    """Other memory in each call, which a CUDA graph that is given again has to find; other lengths, too."""
+    compiled = torch.compile(flex_attention, fullgraph=True, dynamic=dynamic)
 
-    def run(call):
-        result = call(*leaves, scores("cuda")["relative"], mask)
+    def run(call, leaves, score, mask):
+        result = call(*leaves, score, mask)
         return [result.detach(), *torch.autograd.grad(result, leaves, result.detach())]
 
-    expected = run(flex_attention)
-    for call in (flex_attention, compiled, compiled, compiled):
-        for a, b in zip(run(call), expected, strict=True):
-            assert torch.equal(a, b)
+    for n in range(5):
+        length = 140 + 10 * n if dynamic else 140
+        leaves = [(t * (n + 1)).detach().requires_grad_() for t in small(1, 2, length, 32)]
+        bias = scores("cuda")["relative"]
+        mask = create_block_mask(masks("cuda")["documents"], None, None, length, length, device="cuda")
+        expected = run(flex_attention, leaves, bias, mask)
+        for call in (flex_attention, compiled):
+            for a, b in zip(run(call, leaves, bias, mask), expected, strict=True):
+                assert torch.equal(a, b)
 
 
 def test_more_blocks_than_a_warp_has_lanes():

@@ -114,6 +114,19 @@ def test_gradients_by_differences(score):
     assert torch.autograd.gradcheck(lambda *x: flex_attention(*x, SCORES[score], mask), (q, k, v))
 
 
+def test_forward_mode():
+    q, k, v = operands(requires_grad=False)
+    tangent = torch.ones_like(q) / 3
+
+    def at(step):
+        return flex_attention(q + step * tangent, k, v, SCORES["soft-capped"], mask_of("causal"))
+
+    _, slope = torch.func.jvp(
+        lambda q: flex_attention(q, k, v, SCORES["soft-capped"], mask_of("causal")), (q,), (tangent,)
+    )
+    torch.testing.assert_close(slope, (at(1e-5) - at(-1e-5)) / 2e-5, rtol=1e-6, atol=1e-8)
+
+
 def learned():
     """Functions of a score with tensors that require grad, and these."""
     bias, slopes = BIAS.clone().requires_grad_(), SLOPES.float().requires_grad_()

@@ -24,19 +24,31 @@ static bool device_does(wk_device device, const char *body) {
   return device.type == WK_CPU || (type && type->fuses_scores && type->fuses_scores(device, body));
 }
 
-/* _score_begin(dtype, differentiable, device) */
+/* The operators of a body have no forward mode: the parts of the formula have. */
+static bool has_tangents(wk_tensor *const *operands) {
+  for (int i = 0; i < 3; i++)
+    if (wk__has_tangent(operands[i])) return true;
+  return false;
+}
+
+/* _score_begin(dtype, differentiable, query, key, value) */
 static PyObject *score_begin(PyObject *module, PyObject *args) {  // -> new
   wk__state *state = wk__state_of_module(module);
-  PyObject *given, *where;
+  PyObject *given, *tensors[3];
+  wk_tensor *operands[3];
   int differentiable;
   wk_dtype dtype;
-  wk_device device;
-  if (!PyArg_ParseTuple(args, "OpO:_score_begin", &given, &differentiable, &where)) return NULL;
-  if (wk__dtype_from_python(state, given, &dtype) < 0 || wk__device_from_python(state, where, &device) < 0) return NULL;
+  if (!PyArg_ParseTuple(args, "OpOOO:_score_begin", &given, &differentiable, &tensors[0], &tensors[1], &tensors[2]))
+    return NULL;
+  if (wk__dtype_from_python(state, given, &dtype) < 0) return NULL;
   if (dtype != WK_FLOAT32 && dtype != WK_FLOAT64)
     return PyErr_Format(PyExc_ValueError, "_score_begin(): scores are float32 or float64");
-  if (wk__thread.body || !device_does(device, "")) Py_RETURN_NONE;
-  wk__body *b = wk__body_begin(dtype, device, differentiable);
+  for (int i = 0; i < 3; i++) {
+    if (!wk__is_tensor(state, tensors[i])) return PyErr_Format(PyExc_TypeError, "_score_begin(): tensors are wanted");
+    operands[i] = wk__tensor_of(tensors[i]);
+  }
+  if (wk__thread.body || has_tangents(operands) || !device_does(operands[0]->device, "")) Py_RETURN_NONE;
+  wk__body *b = wk__body_begin(dtype, operands[0]->device, differentiable);
   PyObject *values = b ? wrap_values(state, b) : wk__raise(state);
   if (!values) wk__body_release(b);
   return values;
@@ -101,9 +113,11 @@ static PyObject *score_end(PyObject *module, PyObject *args) {  // -> new
 
 static PyMethodDef functions[] = {
     {"_score_begin", score_begin, METH_VARARGS,
-     "_score_begin(dtype, differentiable, device): a score, its batch, head, query and key; until _score_end calls "
-     "with "
-     "them become a loop body. None inside of another, and where the device's attention takes none."},
+     "_score_begin(dtype, differentiable, query, key, value): a score, its batch, head, query and key; until "
+     "_score_end "
+     "calls with them become a loop body. None inside of another, in forward mode, and where the device's attention "
+     "takes "
+     "none."},
     {"_score_end", score_end, METH_VARARGS,
      "_score_end(modified, keep): (score, masked, derivative, reads, captured), or None where it is no loop body."},
     {0}};

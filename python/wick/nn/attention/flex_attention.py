@@ -125,10 +125,10 @@ def _fits_device(query, key, value, block_mask):
     return block_mask is None or not (block_mask.BLOCK_SIZE[0] % 128 or block_mask.BLOCK_SIZE[1] % 128)
 
 
-def _body_of(score_mod, mask_mod, dtype, device, differentiable):
+def _body_of(score_mod, mask_mod, dtype, differentiable, operands):
     """(score, masked, derivative, reads, captured): nests as text and tensors; None: the functions are no loop body."""
-    begun = _C._score_begin(dtype, differentiable, device)
-    if begun is None:  # inside of a score function, or the device has no such attention
+    begun = _C._score_begin(dtype, differentiable, *operands)
+    if begun is None:  # inside of a score function, forward mode, or the device has no such attention
         return None
     score, *place = begun
     try:
@@ -205,7 +205,7 @@ def flex_attention(
     mask_mod = None if block_mask is None else block_mask.mask_mod
     body, as_they_are = None, _fits_device(query, key, value, block_mask)
     if as_they_are or device.type == "cpu":
-        body = _body_of(score_mod, mask_mod, working, device, differentiable)
+        body = _body_of(score_mod, mask_mod, working, differentiable, (query, key, value))
     if body is None or not as_they_are:
         query, key, value = query.to(working), *(t.to(working) for t in _grouped(query, key, value))
     if body is None:
