@@ -72,7 +72,7 @@ static uint8_t needs_of(const wk__ptx_scores *s, const wk__instr *i) {
   return wk__loop_is_store(i->op) ? OF_BOTH : needs;
 }
 
-/* ---- what integers may be: those of 32 bits become floats faster ---- */
+/* ---- what integers may be: those of 32 bits are faster ---- */
 
 static const range any = {INT64_MIN, INT64_MAX};
 enum { MOST_KNOWN = 40 }; /* bits: sums of known ones do not overflow */
@@ -186,23 +186,39 @@ static void write_pattern(ptx_writer *w, const char *pattern, const char *const 
   wk__string_append(&w->body, "\n");
 }
 
+/* Integers of which the lower halves are all: compared, or made floats, by these. */
+static bool write_narrow(wk__ptx_scores *s, int v, int k) {
+  ptx_writer *w = &s->w;
+  const wk__instr *i = ptx_instr(w, v);
+  bool compares = wk__loop_ops[i->op].rule == WK__RULE_COMPARE,
+       casts = i->op == WK__LOOP_cast && i->dtype == WK_FLOAT32;
+  int operands = compares ? 2 : 1;
+  reg_name low[2], out = ptx_value(w, v, k);
+  for (int n = 0; n < operands; n++) {
+    int from = i->operands[n];
+    if (!(compares || casts) || ptx_instr(w, from)->dtype != WK_INT64 || !is_narrow(s->ranges[from])) return false;
+  }
+  for (int n = 0; n < operands; n++) {
+    low[n] = ptx_new(w, "b32");
+    ptx_line(w, "cvt.u32.u64 %s, %s;", low[n].text, ptx_value(w, i->operands[n], k).text);
+  }
+  ptx_line(w, ".reg .%s %s;", ptx_type(i->dtype), out.text);
+  if (compares)
+    ptx_line(w, "setp.%s.s32 %s, %s, %s;", wk__loop_ops[i->op].name, out.text, low[0].text, low[1].text);
+  else
+    ptx_line(w, "cvt.rn.f32.s32 %s, %s;", out.text, low[0].text);
+  return true;
+}
+
 /* Whether it was one of those. */
 static bool write_shortcut(wk__ptx_scores *s, int v, int k) {
   ptx_writer *w = &s->w;
   const wk__instr *i = ptx_instr(w, v);
   const char *pattern = i->dtype == WK_FLOAT32 ? approximation_of(i->op) : NULL;
-  bool narrow = i->op == WK__LOOP_cast && i->dtype == WK_FLOAT32 && ptx_instr(w, i->operands[0])->dtype == WK_INT64 &&
-                is_narrow(s->ranges[i->operands[0]]);
-  if (!pattern && !narrow) return false;
+  if (!pattern) return write_narrow(s, v, k);
   reg_name out = ptx_value(w, v, k), a = ptx_value(w, i->operands[0], k), b = ptx_value(w, i->operands[1], k);
   ptx_line(w, ".reg .f32 %s;", out.text);
-  if (pattern) {
-    write_pattern(w, pattern, (const char *const[]){out.text, a.text, b.text});
-    return true;
-  }
-  reg_name low = ptx_new(w, "b32");
-  ptx_line(w, "cvt.u32.u64 %s, %s;", low.text, a.text);
-  ptx_line(w, "cvt.rn.f32.s32 %s, %s;", out.text, low.text);
+  write_pattern(w, pattern, (const char *const[]){out.text, a.text, b.text});
   return true;
 }
 
