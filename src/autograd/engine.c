@@ -150,8 +150,9 @@ static wk_status receive(run *r, int64_t t, uint32_t result, wk_tensor *steal_gr
     *slot = steal_grad;
     return WK_OK;
   }
-  bool own = !r->request->create_graph && !wk__thread.body && atomic_load(&(*slot)->references) == 1 && (*slot)->storage &&
-             atomic_load(&(*slot)->storage->references) == 1 && wk__non_overlapping_and_dense(*slot);
+  bool own = !r->request->create_graph && !wk__thread.body && atomic_load(&(*slot)->references) == 1 &&
+             (*slot)->storage && atomic_load(&(*slot)->storage->references) == 1 &&
+             wk__non_overlapping_and_dense(*slot);
   bool turned = (*slot)->sparse && !steal_grad->sparse; /* a strided one comes first: the sum is strided */
   wk_value sum = {0}, args[] = {wk__v_tensor(turned ? steal_grad : *slot), wk__v_tensor(turned ? *slot : steal_grad),
                                 wk__v_int(1)};
