@@ -58,7 +58,7 @@ wk_status wk__body_give(wk__body *b, const wk__spec *spec, wk__var value, wk_val
 static wk_tensor *new_place(const wk__body *b, wk_dtype dtype, wk__var value) {
   const wk_int ones[] = {wk_int_of(1), wk_int_of(1), wk_int_of(1), wk_int_of(1)};
   wk__spec spec = {0};
-  wk__spec_contiguous(&spec, dtype, WK__CPU_DEVICE, 4, ones);
+  wk__spec_contiguous(&spec, dtype, b->device, 4, ones);
   return wk__body_new(b, &spec, value);
 }
 
@@ -80,7 +80,8 @@ static wk_status capture(wk__body *b, wk_tensor *t, int *out_buffer) {
     if (same_tensor(b->captured[k], t)) return WK_OK;
   }
   bool computes = !wk_dtype_is_complex((wk_dtype)t->dtype) && !wk__dtype_is_float8(t->dtype) &&
-                  !wk__dtype_is_word(t->dtype) && t->device.type == WK_CPU && t->ndim <= WK__NEST_MAX_DIMS;
+                  !wk__dtype_is_word(t->dtype) && wk__device_equal(t->device, b->device) &&
+                  t->ndim <= WK__NEST_MAX_DIMS;
   if (!computes) return wk__body_refuse("a captured tensor of a dtype or device that it does not compute with");
   if (b->captured_count == WK__BODY_MAX_CAPTURED) return wk__body_refuse("many captured tensors");
   *out_buffer = WK__BODY_BUFFER_CAPTURED + b->captured_count;
@@ -100,16 +101,25 @@ static wk_status note_read(wk__body *b, const wk_tensor *captured, wk_tensor *va
   return WK_OK;
 }
 
-/* The only element of a captured tensor */
-static wk_status load_one(wk__body *b, wk_tensor *t, wk__var *out) {
+static wk_status load_there(wk__body *b, wk_tensor *t, wk__var *out) {
   int buffer;
-  if (!wk__is_one_element(t)) return wk__body_refuse("a tensor of several elements beside a score");
   WK_TRY(capture(b, t, &buffer));
   wk__access at = {.buffer = (uint8_t)buffer, .ndim = t->ndim};
   for (int d = 0; d < t->ndim; d++) at.index[d] = wk_int_of(0);
   *out = wk__k_load(&b->recorder.handler, &at);
   WK_TRY(b->recorder.handler.status);
   return note_read(b, t, t, &at);
+}
+
+/* The only element of a captured tensor: a number of the host goes to the body's device. */
+static wk_status load_one(wk__body *b, wk_tensor *t, wk__var *out) {
+  if (!wk__is_one_element(t)) return wk__body_refuse("a tensor of several elements beside a score");
+  if (t->ndim > 0 || t->device.type != WK_CPU || b->device.type == WK_CPU) return load_there(b, t, out);
+  wk_value args[] = {wk__v_tensor(t), {0}, {.tag = WK_VALUE_DEVICE, .device = b->device}}, made = {0};
+  WK_TRY(wk_call(WK__OP(_to_copy), args, NULL, &made));
+  wk_status status = load_there(b, made.tensor, out);
+  wk_value_release(&made);
+  return status;
 }
 
 wk_status wk__body_value(wk__body *b, wk_tensor *t, wk__var *out) {
@@ -148,7 +158,7 @@ wk_status wk__body_pick(wk__body *b, const wk_value *args, wk_value *result) {
     if (!like || index->ndim > like->ndim) like = index;
   }
   wk__spec spec = {0};
-  wk__spec_contiguous(&spec, (wk_dtype)self->dtype, WK__CPU_DEVICE, like->ndim, like->sizes);
+  wk__spec_contiguous(&spec, (wk_dtype)self->dtype, b->device, like->ndim, like->sizes);
   WK_TRY(wk__body_give(b, &spec, wk__k_load(h, &at), result));
   wk_status status = note_read(b, self, result->tensor, &at);
   if (status != WK_OK) wk_value_release(result);
@@ -180,7 +190,7 @@ static wk_status make_values(wk__body *b, bool differentiable) {
   return differentiable ? wk_set_requires_grad(b->score, true) : WK_OK;
 }
 
-wk__body *wk__body_begin(wk_dtype scores, bool differentiable) {
+wk__body *wk__body_begin(wk_dtype scores, wk_device device, bool differentiable) {
   static _Atomic uint64_t last;
   if (wk__thread.body) {
     (void)!wk__body_refuse("one inside of another");
@@ -189,7 +199,7 @@ wk__body *wk__body_begin(wk_dtype scores, bool differentiable) {
   wk__body *b = wk__alloc_zeroed(sizeof *b);
   if (!b) return NULL;
   b->number = atomic_fetch_add(&last, 1) + 1;
-  b->dtype = scores;
+  b->dtype = scores, b->device = device;
   b->nest = wk__nest_create();
   b->env = wk__shape_env_create();
   wk_status status = b->nest && b->env ? WK_OK : WK_OUT_OF_MEMORY;

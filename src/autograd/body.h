@@ -7,7 +7,7 @@
  * reads them from buffers. Calls without a value of the body are as always: what is computed of captured tensors alone
  * is computed once, or recorded by who traces. The tape is above, so the derivative by the score is that of the rules.
  *
- * In: functions that compute element by element. Out: the body as nests, as text (see WK__BODY_BUFFER_), and the
+ * In: functions that compute element by element. Out: the body as nests, as text (loop/score_nest.h), and the
  * captured tensors. What is no body (a value is looked at, a sum, a write, a random number) fails the call and marks
  * the body as failed: who traces it computes in another way then.
  *
@@ -16,19 +16,9 @@
 #ifndef WICK_AUTOGRAD_BODY_H
 #define WICK_AUTOGRAD_BODY_H
 
+#include "loop/score_nest.h"
 #include "ops/ops.h"
 
-/* The buffers of each nest: blocks of scores (queries, keys), then the captured tensors and, where the nest adds to
- * them, as many gradients of these, of the scores' dtype. Its two loops are over queries and keys of the block. */
-enum {
-  WK__BODY_BUFFER_SCORES,   /* scale Q K^T */
-  WK__BODY_BUFFER_GRADIENT, /* of what the body makes of them */
-  WK__BODY_BUFFER_OUT,      /* what the nest gives; of the derivative the gradient of the scores */
-  WK__BODY_BUFFER_CAPTURED,
-  WK__BODY_MAX_CAPTURED = (WK__NEST_MAX_BUFFERS - WK__BODY_BUFFER_CAPTURED) / 2,
-};
-/* The nests' parameters, int64: the place of the block's first score. */
-enum { WK__BODY_BATCH, WK__BODY_HEAD, WK__BODY_QUERY, WK__BODY_KEY, WK__BODY_PARAMS };
 enum { WK__BODY_MAX_READS = 32 };
 
 /* An element of a captured tensor that requires grad, which the body reads. */
@@ -40,6 +30,7 @@ typedef struct wk__body_read {
 typedef struct wk__body {
   uint64_t number; /* values of another body are none of this one's */
   wk_dtype dtype;  /* of the scores: float32 or float64 */
+  wk_device device;
   bool failed;
   bool running; /* the layer is on */
   wk__nest *nest;
@@ -52,8 +43,9 @@ typedef struct wk__body {
   wk_tensor *score, *places[WK__BODY_PARAMS]; /* owned: what the functions are given */
 } wk__body;
 
-/* differentiable: the score requires grad. NULL with the error set. */
-wk__body *wk__body_begin(wk_dtype scores, bool differentiable) WK_MUST_USE;
+/* On the device of the scores, where what is captured has to be, too. differentiable: the score requires grad. NULL
+ * with the error set. */
+wk__body *wk__body_begin(wk_dtype scores, wk_device device, bool differentiable) WK_MUST_USE;
 
 /* What the traced functions have become; empty: they do nothing. Owned texts. */
 typedef struct wk__body_texts {

@@ -123,7 +123,7 @@ static wk_status convert(wk__body *b, const wk_value *args, wk_value *result) {
   if (wk__dtypes[to].compute != to) value = wk__k_round_to(h, value, to);
   wk__spec spec;
   wk__spec_of(&spec, self);
-  wk__spec_contiguous(&spec, to, WK__CPU_DEVICE, self->ndim, self->sizes);
+  wk__spec_contiguous(&spec, to, b->device, self->ndim, self->sizes);
   return wk__body_give(b, &spec, value, result);
 }
 
@@ -131,27 +131,49 @@ static wk_status same_value(wk__body *b, wk_tensor *self, wk_value *result) {
   wk__spec spec = {0};
   wk__var value;
   WK_TRY(wk__body_value(b, self, &value));
-  wk__spec_contiguous(&spec, (wk_dtype)self->dtype, WK__CPU_DEVICE, self->ndim, self->sizes);
+  wk__spec_contiguous(&spec, (wk_dtype)self->dtype, b->device, self->ndim, self->sizes);
   return wk__body_give(b, &spec, value, result);
 }
 
-/* zeros_like and its kind: computed now, a constant of the body. */
-static wk_status constant(wk__body *b, const wk_op *op, const wk_value *args, wk_value *result) {
-  wk_value made[WK__MAX_RESULTS] = {{0}};
-  WK_TRY(wk__compute(op, args, NULL, made));
-  wk_tensor *t = made[0].tensor;
+/* zeros_like and its kind: computed now, on the host, a constant of the body. */
+static wk_status take_constant(wk__body *b, wk_tensor *t, wk_value *result) {
+  wk__loop_handler *h = &b->recorder.handler;
   wk__scalar number = {0};
   wk__spec spec;
-  wk_status status = wk__is_one_element(t) ? wk__read_element(t, &number) : wk__body_refuse("a score is expanded");
+  if (!wk__is_one_element(t)) return wk__body_refuse("a score is expanded");
+  WK_TRY(wk__read_element(t, &number));
   wk__spec_of(&spec, t);
-  wk_value_release(&made[0]);
-  WK_TRY(status);
-  wk__loop_handler *h = &b->recorder.handler;
+  spec.device = b->device;
   wk_dtype compute = (wk_dtype)wk__dtypes[spec.dtype].compute;
   bool whole = compute == WK_INT64;
   return wk__body_give(
       b, &spec,
       whole ? wk__k_integer(h, wk__scalar_int(number)) : wk__k_constant(h, wk__scalar_double(number), compute), result);
+}
+
+/* Of a tensor the shape alone counts. */
+static wk_status compute_on_host(const wk_op *op, const wk_value *args, wk_tensor *shape, wk_value *made) {
+  wk_value of_host[WK__MAX_ARGS];
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    of_host[i] = args[i];
+    if (args[i].tag == WK_VALUE_TENSOR) of_host[i].tensor = shape;
+    if (args[i].tag == WK_VALUE_DEVICE) of_host[i].device = WK__CPU_DEVICE;
+  }
+  return wk__compute(op, of_host, NULL, made);
+}
+
+static wk_status constant(wk__body *b, const wk_op *op, const wk_value *args, wk_value *result) {
+  wk_value made[WK__MAX_RESULTS] = {{0}};
+  wk__spec spec;
+  if (args[0].tag != WK_VALUE_TENSOR) return wk__body_refuse("shapes of several tensors");
+  wk__spec_of(&spec, args[0].tensor);
+  spec.device = WK__CPU_DEVICE;
+  WK__OWNED shape = wk__tensor_shape_only(&spec);
+  if (!shape) return wk_error_category();
+  WK_TRY(compute_on_host(op, args, shape, made));
+  wk_status status = take_constant(b, made[0].tensor, result);
+  wk_value_release(&made[0]);
+  return status;
 }
 
 /* Its parts come back to this layer, and leave no trace on the tape. */

@@ -132,7 +132,8 @@ static int input_at(const run *r, const wk_node *n, uint32_t result) {
   return -1;
 }
 
-/* Takes the reference. A second gradient is added to the first, in place when the engine holds the only reference. */
+/* Takes the reference. A second gradient is added to the first, in place when the engine holds the only reference and
+ * it is no value of a score body, which nothing is written to. */
 static wk_status receive(run *r, int64_t t, uint32_t result, wk_tensor *steal_grad) {
   task *task = &r->tasks[t];
   int input = WK_UNLIKELY(r->request->take) ? input_at(r, task->node, result) : -1;
@@ -149,8 +150,9 @@ static wk_status receive(run *r, int64_t t, uint32_t result, wk_tensor *steal_gr
     *slot = steal_grad;
     return WK_OK;
   }
-  bool own = !r->request->create_graph && atomic_load(&(*slot)->references) == 1 && (*slot)->storage &&
-             atomic_load(&(*slot)->storage->references) == 1 && wk__non_overlapping_and_dense(*slot);
+  bool own = !r->request->create_graph && !wk__thread.body && atomic_load(&(*slot)->references) == 1 &&
+             (*slot)->storage && atomic_load(&(*slot)->storage->references) == 1 &&
+             wk__non_overlapping_and_dense(*slot);
   bool turned = (*slot)->sparse && !steal_grad->sparse; /* a strided one comes first: the sum is strided */
   wk_value sum = {0}, args[] = {wk__v_tensor(turned ? steal_grad : *slot), wk__v_tensor(turned ? *slot : steal_grad),
                                 wk__v_int(1)};

@@ -466,11 +466,32 @@ void attention_store(attention_writer *w, int sums, int factors, bool by_row, in
 
 /* ---- all ---- */
 
-wk_status wk__ptx_write_attention(const wk__ptx_attention *a, wk__ptx_attention_kernel *out) {
+static int captured_args(const wk__ptx_score_bodies *b) {
+  const wk__nest *nest = !b ? NULL : b->score ? b->score : b->masked;
+  int count = 0;
+  for (int k = WK__BODY_BUFFER_CAPTURED; nest && k < nest->buffer_count; k++)
+    count += wk__ptx_captured_args(nest->buffers[k].ndim);
+  return count;
+}
+
+static wk_status finish(attention_writer *w, wk__ptx_module *m, wk_status status, char **out_text) {
+  wk__string tables = {0};
+  wk__ptx_scores_tables(&w->score_state, &tables);
+  m->tables = tables.text;
+  if (status == WK_OK && (tables.failed || w->out_of_memory)) status = WK_OUT_OF_MEMORY;
+  if (status == WK_OK && w->score_state.unsupported) status = wk_fail(WK_UNSUPPORTED, "a body of scores in PTX");
+  if (status == WK_OK && !(*out_text = wk__ptx_finish(&w->text, m))) status = WK_OUT_OF_MEMORY;
+  if (status != WK_OK) wk__string_release(&w->text.code);
+  wk__string_release(&tables);
+  return status;
+}
+
+wk_status wk__ptx_write_attention(const wk__ptx_attention *a, const wk__ptx_score_bodies *bodies,
+                                  wk__ptx_attention_kernel *out) {
   attention_writer *w = wk__alloc_zeroed(sizeof *w);
   if (!w) return WK_OUT_OF_MEMORY;
   *out = (wk__ptx_attention_kernel){.parts = 1};
-  w->a = a;
+  w->a = a, w->bodies = bodies;
   w->groups = a->warpgroups;
   wk_status status = WK_OK;
   int blocks = 1;
@@ -492,13 +513,12 @@ wk_status wk__ptx_write_attention(const wk__ptx_attention *a, wk__ptx_attention_
   }
   wk__ptx_module m = {.entry = "wick",
                       .capability = a->capability,
-                      .args = WK__ATTENTION_ARGS,
+                      .args = WK__ATTENTION_ARGS + captured_args(bodies),
                       .threads = out->threads,
                       .blocks = blocks,
                       .warpgroups = a->warpgroups && a->pass != WK__ATTENTION_DELTA};
   if (w->groups) m.blocks = a->size <= 64 && a->pass != WK__ATTENTION_KEYS ? 2 : 1, out->shared += 1024;
-  if (status == WK_OK && !(out->text = wk__ptx_finish(&w->text, &m))) status = WK_OUT_OF_MEMORY;
-  if (status != WK_OK) wk__string_release(&w->text.code);
+  status = finish(w, &m, status, &out->text);
   wk__free(w);
   return status;
 }

@@ -7,12 +7,16 @@
  * block has 128 keys of a head and goes along the queries of all heads that share them, with the scores transposed, so
  * that they are operands of the next products as they lie in registers. queries  dq: as forward.
  *
+ * Scores may be changed by bodies of their places (flex_attention): these are written where masks are applied. With a
+ * table of blocks a kernel goes from block to block of which something is seen; of some all is, and the mask's body is
+ * left out. The tiles of a kernel lie in one block: sizes of blocks are multiples of WK__ATTENTION_BLOCK.
+ *
  * Dropout's mask is that of `_dropout_mask` of the f32 probabilities (..., T, S): Philox, numbered by the element.
- * Tests: tests/cuda/test_attention.py. */
+ * Tests: tests/cuda/test_attention.py, tests/cuda/test_flex_attention.py. */
 #ifndef WICK_CODEGEN_PTX_ATTENTION_H
 #define WICK_CODEGEN_PTX_ATTENTION_H
 
-#include "base/base.h"
+#include "loop/loop.h"
 
 typedef enum wk__ptx_attention_pass {
   WK__ATTENTION_FORWARD,
@@ -24,6 +28,13 @@ typedef enum wk__ptx_attention_pass {
 /* Which queries see which keys, beside causality: all; where a bool is set; numbers are added to the scaled scores. */
 typedef enum wk__ptx_mask { WK__PTX_NO_MASK, WK__PTX_MASK_BOOL, WK__PTX_MASK_F32, WK__PTX_MASK_SMALL } wk__ptx_mask;
 
+/* Whether scores are changed by bodies, and blocks of them left out. */
+typedef enum wk__ptx_scores_kind {
+  WK__PTX_SCORES_AS_IS,
+  WK__PTX_SCORES_CHANGED,
+  WK__PTX_SCORES_IN_BLOCKS
+} wk__ptx_scores_kind;
+
 /* All of it is the key that a kernel is found by: no padding. */
 typedef struct wk__ptx_attention {
   uint8_t pass; /* wk__ptx_attention_pass */
@@ -33,10 +44,16 @@ typedef struct wk__ptx_attention {
   uint8_t dropout;
   uint8_t capability;
   uint8_t warpgroups; /* wgmma, of sm_90 alone */
-  uint8_t unused;     /* 0 */
+  uint8_t scores;     /* wk__ptx_scores_kind; with bodies the mask, causality and dropout are none */
   uint16_t size;      /* of a head: a multiple of 8, at most 256 */
 } wk__ptx_attention;
-enum { WK__ATTENTION_MOST_SIZE = 256 };
+enum { WK__ATTENTION_MOST_SIZE = 256, WK__ATTENTION_BLOCK = 128 };
+
+/* Nests (loop/score_nest.h) of f32 scores with the same captured tensors; NULL: it does nothing. masked: of a block of
+ * which not all is seen. derivative: backward. */
+typedef struct wk__ptx_score_bodies {
+  const wk__nest *score, *masked, *derivative;
+} wk__ptx_score_bodies;
 
 /* Arguments, 8 bytes each. Addresses; strides in bytes; counts and numbers in the low word. */
 typedef enum wk__ptx_attention_arg {
@@ -63,7 +80,15 @@ typedef enum wk__ptx_attention_arg {
   WK__ATTENTION_RECIPROCAL, /* 2^32 / threads */
   WK__ATTENTION_LEAST,      /* words from here on drop */
   WK__ATTENTION_KEPT,       /* f32: what is kept is multiplied by it */
-  WK__ATTENTION_ARGS
+  WK__ATTENTION_LARGEST,    /* with bodies: each row's largest score, (B, H, T) f32 */
+  WK__ATTENTION_FAULTS,     /* with bodies */
+  WK__ATTENTION_TABLE, /* of blocks: a byte each, 0 where nothing is seen, 1 what the mask says, 2 all; its address,
+                          then its strides along batch, head, queries and keys */
+  WK__ATTENTION_BLOCK_QUERIES = WK__ATTENTION_TABLE + 5, /* in a block */
+  WK__ATTENTION_BLOCK_KEYS,
+  WK__ATTENTION_BLOCK_ROWS, /* blocks that queries lie in */
+  WK__ATTENTION_BLOCK_COLUMNS,
+  WK__ATTENTION_ARGS /* with bodies the captured tensors' follow (codegen/ptx_scores.h) */
 } wk__ptx_attention_arg;
 
 typedef struct wk__ptx_attention_kernel {
@@ -72,6 +97,8 @@ typedef struct wk__ptx_attention_kernel {
   int rows;  /* of a block: queries, or keys */
   int parts; /* blocks that share them, side by side */
 } wk__ptx_attention_kernel;
-WK_MUST_USE wk_status wk__ptx_write_attention(const wk__ptx_attention *a, wk__ptx_attention_kernel *out);
+/* bodies: of a kind that changes scores, else NULL. WK_UNSUPPORTED: one of them cannot be written. */
+WK_MUST_USE wk_status wk__ptx_write_attention(const wk__ptx_attention *a, const wk__ptx_score_bodies *bodies,
+                                              wk__ptx_attention_kernel *out);
 
 #endif

@@ -15,6 +15,8 @@ typedef struct backward {
   int row, column;   /* words: of a lane's first element */
   int stage, other;  /* words: shared memory of a step's two tiles; bytes from it to the other's */
   int step, steps;
+  attention_walk walk; /* with bodies; its state is this step's, next_state the next one's */
+  int next_state;
 } backward;
 
 /* The place of (batch, head, row) in (B, H, T) f32: address + 4 ((batch heads + head) T + row), as a long. */
@@ -78,12 +80,27 @@ static void other_stage(attention_writer *w, const backward *b) {
   SAY("add.u32 %%r%d, %%r%d, %%r%d;\n\tneg.s32 %%r%d, %%r%d", b->stage, b->stage, b->other, b->other, b->other);
 }
 
+/* With bodies: P and dS of the step, whose columns end at `end`. */
+static void slopes_by_bodies(attention_writer *w, const backward *b, bool turned, int logarithms, int deltas) {
+  attention_slopes(w,
+                   &(attention_step){.scores = b->scores,
+                                     .count = b->count,
+                                     .row = b->row,
+                                     .column = b->column,
+                                     .row_end = turned ? b->s : b->t,
+                                     .column_end = turned ? b->t : b->s,
+                                     .turned = turned,
+                                     .state = b->walk.state},
+                   b->slope, logarithms, deltas);
+}
+
 /* ================================================== dq ================================================== */
 
 typedef struct queries {
   backward b;
-  int q, dout, k, v; /* q, dout: words, shared memory; k, v: longs */
-  int key0, logarithms, deltas, sums;
+  int q, dout, k, v;   /* q, dout: words, shared memory; k, v: longs */
+  int key0, next, end; /* words: the first keys of the step and of the next one; keys from `end` on do not count */
+  int logarithms, deltas, sums;
 } queries;
 
 static void copy_keys(attention_writer *w, const queries *f, int stage, int key0) {
@@ -103,19 +120,13 @@ static void mask_keys(attention_writer *w, const queries *f) {
   wk__ptx_label(&w->text, skip);
 }
 
-static void queries_step(attention_writer *w, queries *f) {
-  backward *b = &f->b;
-  int keys = 8 * b->count, rows = 16 * w->tiles * w->warps, last = w->text.labels++, more = wk__ptx_predicate(&w->text);
-  attention_arrived(w);
-  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", more, WITH("add.u32", b->step, 1), b->steps);
-  SAY("@%%p%d bra L%d", more, last);
-  copy_keys(w, f, TWO("add.u32", b->stage, b->other), WITH("add.u32", f->key0, keys));
-  wk__ptx_label(&w->text, last);
-  int v = WITH("add.u32", b->stage, attention_tile_bytes(w, keys));
-  attention_fence(w);
-  attention_outer(w, b->scores, f->q, rows, -1, b->stage, keys, b->count);
-  attention_outer(w, b->slope, f->dout, rows, -1, v, keys, b->count);
-  attention_wait(w, 0);
+/* P and dS of a step. */
+static void queries_slopes(attention_writer *w, const queries *f) {
+  const backward *b = &f->b;
+  if (w->a->scores) {
+    slopes_by_bodies(w, b, false, f->logarithms, f->deltas);
+    return;
+  }
   mask_keys(w, f);
   for (int i = 0; i < w->tiles; i++)
     for (int j = 0; j < b->count; j++) {
@@ -124,29 +135,73 @@ static void queries_step(attention_writer *w, queries *f) {
       for (int e = 0; e < 4; e++)
         slope_of(w, b, i, j, e, f->logarithms + 2 * i + e / 2, f->deltas + 2 * i + e / 2, w->a->dropout ? kept : NULL);
     }
+}
+
+static void find_next_keys(attention_writer *w, const queries *f) {
+  int behind = WITH("add.u32", f->key0, 8 * f->b.count);
+  if (w->a->scores)
+    attention_walk_find(w, &f->b.walk, behind, f->b.walk.state, f->next, f->b.next_state);
+  else
+    SAY("mov.b32 %%r%d, %%r%d", f->next, behind);
+}
+
+static void go_to_next_keys(attention_writer *w, const queries *f) {
+  const backward *b = &f->b;
+  SAY("sub.u32 %%r%d, %%r%d, %%r%d", b->column, b->column, f->key0);
+  SAY("mov.b32 %%r%d, %%r%d", f->key0, f->next);
+  SAY("add.u32 %%r%d, %%r%d, %%r%d", b->column, b->column, f->key0);
+  if (w->a->scores) SAY("mov.b32 %%r%d, %%r%d", b->walk.state, b->next_state);
+}
+
+static void queries_step(attention_writer *w, queries *f) {
+  backward *b = &f->b;
+  int keys = 8 * b->count, rows = 16 * w->tiles * w->warps, last = w->text.labels++, more = wk__ptx_predicate(&w->text);
+  find_next_keys(w, f);
+  attention_arrived(w);
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", more, f->next, f->end);
+  SAY("@%%p%d bra L%d", more, last);
+  copy_keys(w, f, TWO("add.u32", b->stage, b->other), f->next);
+  wk__ptx_label(&w->text, last);
+  int v = WITH("add.u32", b->stage, attention_tile_bytes(w, keys));
+  attention_fence(w);
+  attention_outer(w, b->scores, f->q, rows, -1, b->stage, keys, b->count);
+  attention_outer(w, b->slope, f->dout, rows, -1, v, keys, b->count);
+  attention_wait(w, 0);
+  queries_slopes(w, f);
   attention_inner(w, f->sums, b->slope, b->count, b->stage, keys, 0, 16 * w->steps);
   attention_wait(w, 0);
-  SAY("add.u32 %%r%d, %%r%d, %d;\n\tadd.u32 %%r%d, %%r%d, %d", f->key0, f->key0, keys, b->column, b->column, keys);
-  SAY("add.u32 %%r%d, %%r%d, 1", b->step, b->step);
+  go_to_next_keys(w, f);
   other_stage(w, b);
+}
+
+/* The first step's keys. */
+static void find_first_keys(attention_writer *w, queries *f) {
+  backward *b = &f->b;
+  f->key0 = word(w), f->next = word(w), b->next_state = word(w);
+  SAY("mov.b32 %%r%d, 0;\n\tmov.b32 %%r%d, 0", f->key0, f->next);
+  if (w->a->scores) {
+    attention_walk_keys(w, &b->walk);
+    attention_walk_find(w, &b->walk, f->next, b->walk.state, f->key0, b->walk.state);
+  }
+  SAY("add.u32 %%r%d, %%r%d, %%r%d", b->column, b->column, f->key0);
 }
 
 static void queries_begin(attention_writer *w, queries *f, int rows) {
   wk__ptx_text *t = &w->text;
   backward *b = &f->b;
   int tile = wk__ptx_special(t, "%ctaid.x"), keys = 8 * b->count;
-  if (w->a->causal) tile = TWO("sub.u32", WITH("sub.u32", wk__ptx_special(t, "%nctaid.x"), 1), tile);
+  if (w->a->causal || w->a->scores == WK__PTX_SCORES_IN_BLOCKS)
+    tile = TWO("sub.u32", WITH("sub.u32", wk__ptx_special(t, "%nctaid.x"), 1), tile);
   w->row0 = WITH("mul.lo.u32", tile, rows);
   w->key_head = TWO("div.u32", w->head, wk__ptx_arg_word(t, WK__ATTENTION_GROUP));
   find_lane(w, b);
   begin_draws(w);
   f->k = attention_head(w, WK__ATTENTION_K, w->key_head), f->v = attention_head(w, WK__ATTENTION_V, w->key_head);
-  int end = w->a->causal ? TWO("min.u32", b->s, WITH("add.u32", w->row0, rows)) : b->s;
-  b->steps = WITH("div.u32", WITH("add.u32", end, keys - 1), keys);
+  f->end = w->a->causal ? TWO("min.u32", b->s, WITH("add.u32", w->row0, rows)) : b->s;
   f->q = w->shared, f->dout = WITH("add.u32", w->shared, attention_tile_bytes(w, rows));
   b->stage = WITH("add.u32", f->dout, attention_tile_bytes(w, rows));
-  f->key0 = word(w);
-  SAY("mov.b32 %%r%d, %d;\n\tmov.b32 %%r%d, 0", b->other, 2 * attention_tile_bytes(w, keys), f->key0);
+  SAY("mov.b32 %%r%d, %d", b->other, 2 * attention_tile_bytes(w, keys));
+  find_first_keys(w, f);
   attention_copy(w, f->q, rows, attention_head(w, WK__ATTENTION_Q, w->head), WK__ATTENTION_Q + 3, w->row0, b->t);
   attention_copy(w, f->dout, rows, attention_head(w, WK__ATTENTION_DOUT, w->head), WK__ATTENTION_DOUT + 3, w->row0,
                  b->t);
@@ -172,11 +227,11 @@ wk_status attention_write_queries(attention_writer *w, wk__ptx_attention_kernel 
   b->slope = wk__ptx_words(&w->text, w->tiles * b->count * 4);
   f.sums = wk__ptx_words(&w->text, w->tiles * 2 * w->steps * 4);
   attention_zero(w, f.sums, w->tiles * 2 * w->steps * 4);
-  SAY("setp.eq.u32 %%p%d, %%r%d, 0", more, b->steps);
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", more, f.key0, f.end);
   SAY("@%%p%d bra L%d", more, done);
   wk__ptx_label(&w->text, loop);
   queries_step(w, &f);
-  SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", more, b->step, b->steps);
+  SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", more, f.key0, f.end);
   SAY("@%%p%d bra L%d", more, loop);
   wk__ptx_label(&w->text, done);
   attention_arrived(w);
@@ -197,6 +252,7 @@ typedef struct keys {
   int k, v;               /* words: shared memory */
   int head, tile, query0; /* words: of a step: head, tile of queries and its first query */
   int first_tile, tiles;  /* words: the tiles of a head that count */
+  int head_end;           /* word: the heads that share the keys end there */
   int dk, dv;
   int logarithms, deltas; /* (count, 2) */
 } keys;
@@ -230,8 +286,32 @@ static void mask_queries(attention_writer *w, const keys *f) {
   wk__ptx_label(&w->text, skip);
 }
 
+/* head, tile: words that are set to the first tile of queries, from query `from` (a word that is changed) of `head` on,
+ * that has something to do with the keys. */
+static void find_tile(attention_writer *w, const keys *f, int from, int head, int tile) {
+  const backward *b = &f->b;
+  int loop = w->text.labels++, done = w->text.labels++, is = wk__ptx_predicate(&w->text), place = word(w);
+  wk__ptx_label(&w->text, loop);
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", is, head, f->head_end);
+  SAY("@%%p%d bra L%d", is, done);
+  attention_walk_head(w, &b->walk, head);
+  attention_walk_find(w, &b->walk, from, b->walk.state, place, b->next_state);
+  SAY("mov.b32 %%r%d, %%r%d", tile, WITH("div.u32", place, 8 * b->count));
+  SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", is, place, b->t);
+  SAY("@%%p%d bra L%d", is, done);
+  SAY("add.u32 %%r%d, %%r%d, 1;\n\tmov.b32 %%r%d, 0", head, head, from);
+  SAY("bra L%d", loop);
+  wk__ptx_label(&w->text, done);
+}
+
 /* The next step's tile: of this head, or the first of the next one. Words that are set. */
 static void advance(attention_writer *w, const keys *f, int head, int tile) {
+  if (w->a->scores) {
+    int from = WITH("add.u32", f->query0, 8 * f->b.count);
+    SAY("mov.b32 %%r%d, %%r%d", head, f->head);
+    find_tile(w, f, from, head, tile);
+    return;
+  }
   int wraps = wk__ptx_predicate(&w->text), next = WITH("add.u32", f->head, 1);
   SAY("add.u32 %%r%d, %%r%d, 1", tile, f->tile);
   SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", wraps, tile, f->tiles);
@@ -239,15 +319,38 @@ static void advance(attention_writer *w, const keys *f, int head, int tile) {
   SAY("selp.b32 %%r%d, %%r%d, %%r%d, %%p%d", head, next, f->head, wraps);
 }
 
+/* A predicate: is a step of this head and number behind the last one? */
+static int is_over(attention_writer *w, const keys *f, int head, int step) {
+  int over = wk__ptx_predicate(&w->text);
+  bool by_head = w->a->scores;
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", over, by_head ? head : step, by_head ? f->head_end : f->b.steps);
+  return over;
+}
+
+/* P and dS of a step. */
+static void keys_slopes(attention_writer *w, const keys *f) {
+  const backward *b = &f->b;
+  if (w->a->scores) {
+    slopes_by_bodies(w, b, true, f->logarithms, f->deltas);
+    return;
+  }
+  mask_queries(w, f);
+  for (int i = 0; i < w->tiles; i++)
+    for (int j = 0; j < b->count; j++) {
+      int kept[4];
+      if (w->a->dropout) attention_draw(w, b->row, b->column, i, j, true, kept);
+      for (int e = 0; e < 4; e++)
+        slope_of(w, b, i, j, e, f->logarithms + 2 * j + e % 2, f->deltas + 2 * j + e % 2, w->a->dropout ? kept : NULL);
+    }
+}
+
 static void keys_step(attention_writer *w, keys *f, int panel, int columns) {
   backward *b = &f->b;
-  int queries = 8 * b->count, rows = 16 * w->tiles * w->warps, last = w->text.labels++,
-      more = wk__ptx_predicate(&w->text);
+  int queries = 8 * b->count, rows = 16 * w->tiles * w->warps, last = w->text.labels++;
   int next_head = word(w), next_tile = word(w);
   attention_arrived(w);
   advance(w, f, next_head, next_tile);
-  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", more, WITH("add.u32", b->step, 1), b->steps);
-  SAY("@%%p%d bra L%d", more, last);
+  SAY("@%%p%d bra L%d", is_over(w, f, next_head, WITH("add.u32", b->step, 1)), last);
   copy_queries(w, f, TWO("add.u32", b->stage, b->other), next_head, WITH("mul.lo.u32", next_tile, queries));
   wk__ptx_label(&w->text, last);
   w->head = f->head;
@@ -257,18 +360,12 @@ static void keys_step(attention_writer *w, keys *f, int panel, int columns) {
   attention_outer(w, b->scores, f->k, rows, -1, b->stage, queries, b->count);
   attention_outer(w, b->slope, f->v, rows, -1, dout, queries, b->count);
   attention_wait(w, 0);
-  mask_queries(w, f);
-  for (int i = 0; i < w->tiles; i++)
-    for (int j = 0; j < b->count; j++) {
-      int kept[4];
-      if (w->a->dropout) attention_draw(w, b->row, b->column, i, j, true, kept);
-      for (int e = 0; e < 4; e++)
-        slope_of(w, b, i, j, e, f->logarithms + 2 * j + e % 2, f->deltas + 2 * j + e % 2, w->a->dropout ? kept : NULL);
-    }
+  keys_slopes(w, f);
   attention_inner(w, f->dv, b->scores, b->count, dout, queries, panel, columns);
   attention_inner(w, f->dk, b->slope, b->count, b->stage, queries, panel, columns);
   attention_wait(w, 0);
   SAY("mov.b32 %%r%d, %%r%d;\n\tmov.b32 %%r%d, %%r%d", f->head, next_head, f->tile, next_tile);
+  if (w->a->scores) SAY("mov.b32 %%r%d, %%r%d", b->walk.state, b->next_state);
   SAY("mul.lo.u32 %%r%d, %%r%d, %d", f->query0, f->tile, queries);
   SAY("add.u32 %%r%d, %%r%d, %%r%d", b->column, f->query0, WITH("shl.b32", WITH("and.b32", w->lane, 3), 1));
   SAY("add.u32 %%r%d, %%r%d, 1", b->step, b->step);
@@ -290,7 +387,15 @@ static void keys_begin(attention_writer *w, keys *f, int rows) {
     SAY("mov.b32 %%r%d, 0", f->first_tile);
   b->steps = TWO("mul.lo.u32", TWO("sub.u32", f->tiles, f->first_tile), group);
   SAY("mul.lo.u32 %%r%d, %%r%d, %%r%d", f->head, w->key_head, group);
-  SAY("mov.b32 %%r%d, %%r%d;\n\tmul.lo.u32 %%r%d, %%r%d, %d", f->tile, f->first_tile, f->query0, f->tile, queries);
+  f->head_end = TWO("add.u32", f->head, group), b->next_state = word(w);
+  SAY("mov.b32 %%r%d, %%r%d", f->tile, f->first_tile);
+  if (w->a->scores) {
+    attention_walk_queries(w, &b->walk);
+    SAY("mov.b32 %%r%d, 0", f->query0);
+    find_tile(w, f, f->query0, f->head, f->tile);
+    SAY("mov.b32 %%r%d, %%r%d", b->walk.state, b->next_state);
+  }
+  SAY("mul.lo.u32 %%r%d, %%r%d, %d", f->query0, f->tile, queries);
   SAY("add.u32 %%r%d, %%r%d, %%r%d", b->column, b->column, f->query0);
   f->k = w->shared, f->v = WITH("add.u32", w->shared, attention_tile_bytes(w, rows));
   b->stage = WITH("add.u32", f->v, attention_tile_bytes(w, rows));
@@ -303,18 +408,15 @@ static void keys_begin(attention_writer *w, keys *f, int rows) {
 /* The loop over steps, for columns from panel `panel` on. */
 static void keys_part(attention_writer *w, keys f, int panel, int columns, int rows) {
   backward *b = &f.b;
-  int loop = w->text.labels++, done = w->text.labels++, more = wk__ptx_predicate(&w->text),
-      count = w->tiles * columns / 8 * 4;
+  int loop = w->text.labels++, done = w->text.labels++, count = w->tiles * columns / 8 * 4;
   int one = word(w);
   f.dk = wk__ptx_words(&w->text, count), f.dv = wk__ptx_words(&w->text, count);
   attention_zero(w, f.dk, count);
   attention_zero(w, f.dv, count);
-  SAY("setp.eq.u32 %%p%d, %%r%d, 0", more, b->steps);
-  SAY("@%%p%d bra L%d", more, done);
+  SAY("@%%p%d bra L%d", is_over(w, &f, f.head, b->step), done);
   wk__ptx_label(&w->text, loop);
   keys_step(w, &f, panel, columns);
-  SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", more, b->step, b->steps);
-  SAY("@%%p%d bra L%d", more, loop);
+  SAY("@!%%p%d bra L%d", is_over(w, &f, f.head, b->step), loop);
   wk__ptx_label(&w->text, done);
   attention_arrived(w);
   SAY("mov.b32 %%r%d, 0f3F800000", one);

@@ -14,8 +14,12 @@ typedef struct forward {
   int most, sum;       /* (tiles, 2) */
   int q, stage, other; /* words: shared memory of q and of the step's keys and values; bytes from it to the other's */
   int fragments;       /* of q; -1: read again each time */
-  int t, s;            /* words */
-  int step, steps, key0;
+  int t, s, end;       /* words; end: keys from it on do not count */
+  int step;            /* word: by groups, the step's number */
+  int key0, next;      /* words: the first keys of the step and of the one behind it */
+  int later;           /* by groups: of the one behind that */
+  attention_walk walk; /* with bodies; its state is this step's, the others are the others' */
+  int next_state, later_state;
   int k, v; /* longs */
   int row, column;
 } forward;
@@ -89,6 +93,16 @@ static void drop(attention_writer *w, const forward *f) {
 
 /* Around the mask where no key of the step is beyond the last or later than the block's first query. */
 static void mask(attention_writer *w, const forward *f) {
+  if (w->a->scores) {
+    attention_change(w, &(attention_step){.scores = f->scores,
+                                          .count = f->keys / 8,
+                                          .row = f->row,
+                                          .column = f->column,
+                                          .row_end = f->t,
+                                          .column_end = f->s,
+                                          .state = f->walk.state});
+    return;
+  }
   int skip = w->text.labels++, end = WITH("add.u32", f->key0, f->keys), all = wk__ptx_predicate(&w->text);
   SAY("setp.le.u32 %%p%d, %%r%d, %%r%d", all, end, f->s);
   if (w->a->causal) SAY("setp.le.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", all, end, w->row0, all);
@@ -104,10 +118,36 @@ static void copy_step(attention_writer *w, const forward *f, int stage, int key0
   SAY("cp.async.commit_group");
 }
 
+/* The first step's keys. */
+static void find_first(attention_writer *w, forward *f) {
+  int pairs = WITH("shl.b32", WITH("and.b32", w->lane, 3), 1);
+  f->column = word(w), f->key0 = word(w), f->next = word(w), f->next_state = word(w);
+  f->later = word(w), f->later_state = word(w);
+  SAY("mov.b32 %%r%d, 0;\n\tmov.b32 %%r%d, 0", f->key0, f->next);
+  if (w->a->scores) {
+    attention_walk_keys(w, &f->walk);
+    attention_walk_find(w, &f->walk, f->next, f->walk.state, f->key0, f->walk.state);
+  }
+  SAY("add.u32 %%r%d, %%r%d, %%r%d", f->column, f->key0, pairs);
+}
+
+/* place, state: words that are set to the step behind the one at `from`, whose state is from_state. */
+static void find_behind(attention_writer *w, const forward *f, int from, int from_state, int place, int state) {
+  int behind = WITH("add.u32", from, f->keys);
+  if (w->a->scores)
+    attention_walk_find(w, &f->walk, behind, from_state, place, state);
+  else
+    SAY("mov.b32 %%r%d, %%r%d", place, behind);
+}
+
+static void find_next(attention_writer *w, const forward *f) {
+  find_behind(w, f, f->key0, f->walk.state, f->next, f->next_state);
+}
+
 static void begin(attention_writer *w, forward *f, int rows) {
   wk__ptx_text *t = &w->text;
   int tile = wk__ptx_special(t, "%ctaid.x");
-  if (w->a->causal) { /* the longest first */
+  if (w->a->causal || w->a->scores == WK__PTX_SCORES_IN_BLOCKS) { /* the longest first, as they mostly are */
     int last = WITH("sub.u32", wk__ptx_special(t, "%nctaid.x"), 1);
     tile = TWO("sub.u32", last, tile);
   }
@@ -115,15 +155,13 @@ static void begin(attention_writer *w, forward *f, int rows) {
   w->key_head = TWO("div.u32", w->head, wk__ptx_arg_word(t, WK__ATTENTION_GROUP));
   f->t = wk__ptx_arg_word(t, WK__ATTENTION_T), f->s = wk__ptx_arg_word(t, WK__ATTENTION_S);
   f->k = attention_head(w, WK__ATTENTION_K, w->key_head), f->v = attention_head(w, WK__ATTENTION_V, w->key_head);
-  int end = f->s;
-  if (w->a->causal) end = TWO("min.u32", f->s, WITH("add.u32", w->row0, rows));
-  f->steps = WITH("div.u32", WITH("add.u32", end, f->keys - 1), f->keys);
-  int pairs = WITH("shl.b32", WITH("and.b32", w->lane, 3), 1);
+  f->end = f->s;
+  if (w->a->causal) f->end = TWO("min.u32", f->s, WITH("add.u32", w->row0, rows));
   f->row =
       TWO("add.u32", TWO("add.u32", w->row0, WITH("mul.lo.u32", w->warp, 16 * w->tiles)), WITH("shr.u32", w->lane, 2));
-  f->column = word(w), f->key0 = word(w), f->step = word(w);
-  SAY("mov.b32 %%r%d, %%r%d", f->column, pairs);
-  SAY("mov.b32 %%r%d, 0;\n\tmov.b32 %%r%d, 0", f->key0, f->step);
+  f->step = word(w);
+  SAY("mov.b32 %%r%d, 0", f->step);
+  find_first(w, f);
   if (!w->a->dropout) return;
   int seed = wk__ptx_arg_long(t, WK__ATTENTION_SEED), offset = wk__ptx_arg_long(t, WK__ATTENTION_OFFSET);
   attention_draw_begin(w, seed, offset);
@@ -131,6 +169,16 @@ static void begin(attention_writer *w, forward *f, int rows) {
   int any = TWO("or.b32", TWO("or.b32", tile, w->head), TWO("or.b32", w->batch, wk__ptx_special(t, "%tid.x")));
   SAY("setp.eq.u32 %%p%d, %%r%d, 0", first, any);
   SAY("@%%p%d st.global.v2.b64 [%%d%d], {%%d%d, %%d%d}", first, to, seed, offset);
+}
+
+/* `place`: a row's place in (B, H, T) f32. */
+static void store_largest(attention_writer *w, int most, int place, int may) {
+  wk__ptx_text *t = &w->text;
+  int d = wk__ptx_long(t), largest_score = word(w);
+  if (!w->a->scores) return;
+  SAY("mul.f32 %%r%d, %%r%d, 0f%08X", largest_score, most, wk__ptx_bits(1 / ATTENTION_LOG2E));
+  SAY("add.s64 %%d%d, %%d%d, %%d%d", d, place, wk__ptx_arg_long(t, WK__ATTENTION_LARGEST));
+  SAY("@%%p%d st.global.b32 [%%d%d], %%r%d", may, d, largest_score);
 }
 
 static void finish(attention_writer *w, const forward *f, int rows) {
@@ -153,8 +201,10 @@ static void finish(attention_writer *w, const forward *f, int rows) {
     SAY("mul.f32 %%r%d, %%r%d, 0f%08X", log, log, wk__ptx_bits(0.693147180559945309f));
     SAY("mul.wide.u32 %%d%d, %%r%d, %%r%d", at, base, f->t);
     SAY("cvt.u64.u32 %%d%d, %%r%d;\n\tadd.s64 %%d%d, %%d%d, %%d%d", d, row, at, at, d);
-    SAY("shl.b64 %%d%d, %%d%d, 2;\n\tadd.s64 %%d%d, %%d%d, %%d%d", at, at, at, at, sums);
     SAY("setp.lt.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", may, row, f->t, leader);
+    SAY("shl.b64 %%d%d, %%d%d, 2", at, at);
+    store_largest(w, f->most + n, at, may);
+    SAY("add.s64 %%d%d, %%d%d, %%d%d", at, at, sums);
     SAY("@%%p%d st.global.b32 [%%d%d], %%r%d", may, at, log);
   }
   SAY("bar.warp.sync 0xffffffff");
@@ -163,17 +213,19 @@ static void finish(attention_writer *w, const forward *f, int rows) {
 }
 
 static void next_keys(attention_writer *w, const forward *f) {
-  SAY("add.u32 %%r%d, %%r%d, %d", f->key0, f->key0, f->keys);
-  SAY("add.u32 %%r%d, %%r%d, %d", f->column, f->column, f->keys);
-  SAY("add.u32 %%r%d, %%r%d, 1", f->step, f->step);
+  SAY("sub.u32 %%r%d, %%r%d, %%r%d", f->column, f->column, f->key0);
+  SAY("mov.b32 %%r%d, %%r%d", f->key0, f->next);
+  SAY("add.u32 %%r%d, %%r%d, %%r%d", f->column, f->column, f->key0);
+  if (w->a->scores) SAY("mov.b32 %%r%d, %%r%d", f->walk.state, f->next_state);
 }
 
 static void one_step(attention_writer *w, forward *f) {
-  int more = wk__ptx_predicate(&w->text), next_key = WITH("add.u32", f->key0, f->keys), last = w->text.labels++;
+  int more = wk__ptx_predicate(&w->text), last = w->text.labels++;
+  find_next(w, f);
   attention_arrived(w);
-  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", more, WITH("add.u32", f->step, 1), f->steps);
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", more, f->next, f->end);
   SAY("@%%p%d bra L%d", more, last);
-  copy_step(w, f, TWO("add.u32", f->stage, f->other), next_key);
+  copy_step(w, f, TWO("add.u32", f->stage, f->other), f->next);
   wk__ptx_label(&w->text, last);
   attention_outer(w, f->scores, f->q, 16 * w->tiles * w->warps, f->fragments, f->stage, f->keys, f->keys / 8);
   mask(w, f);
@@ -197,21 +249,27 @@ static int stage_of(attention_writer *w, const forward *f, bool values, int step
   return at;
 }
 
-static void copy_keys(attention_writer *w, const forward *f, int step) {
-  attention_copy(w, stage_of(w, f, false, step), f->keys, f->k, WK__ATTENTION_K + 3, WITH("mul.lo.u32", step, f->keys),
-                 f->s);
+/* Of step number `step`, whose first key is at `place`. */
+static void copy_keys(attention_writer *w, const forward *f, int step, int place) {
+  attention_copy(w, stage_of(w, f, false, step), f->keys, f->k, WK__ATTENTION_K + 3, place, f->s);
 }
-static void copy_values(attention_writer *w, const forward *f, int step) {
-  attention_copy(w, stage_of(w, f, true, step), f->keys, f->v, WK__ATTENTION_V + 3, WITH("mul.lo.u32", step, f->keys),
-                 f->s);
+static void copy_values(attention_writer *w, const forward *f, int step, int place) {
+  attention_copy(w, stage_of(w, f, true, step), f->keys, f->v, WK__ATTENTION_V + 3, place, f->s);
 }
 
-static void copy_next_keys(attention_writer *w, const forward *f, int ahead) {
-  int skip = w->text.labels++, none = wk__ptx_predicate(&w->text), next = WITH("add.u32", f->step, ahead);
-  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", none, next, f->steps);
+/* Where there is such a step. */
+static void copy_keys_ahead(attention_writer *w, const forward *f, int ahead, int place) {
+  int skip = w->text.labels++, none = wk__ptx_predicate(&w->text);
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", none, place, f->end);
   SAY("@%%p%d bra L%d", none, skip);
-  copy_keys(w, f, next);
+  copy_keys(w, f, WITH("add.u32", f->step, ahead), place);
   wk__ptx_label(&w->text, skip);
+}
+
+static void next_group_keys(attention_writer *w, const forward *f) {
+  next_keys(w, f);
+  SAY("mov.b32 %%r%d, %%r%d;\n\tadd.u32 %%r%d, %%r%d, 1", f->next, f->later, f->step, f->step);
+  if (w->a->scores) SAY("mov.b32 %%r%d, %%r%d", f->next_state, f->later_state);
 }
 
 static void multiply_values(attention_writer *w, const forward *f, int fragments) {
@@ -221,8 +279,9 @@ static void multiply_values(attention_writer *w, const forward *f, int fragments
 static void group_steps(attention_writer *w, const forward *f, int rows, int done) {
   int loop = w->text.labels++, last = w->text.labels++, over = wk__ptx_predicate(&w->text);
   int fragments = wk__ptx_words(&w->text, 2 * (f->keys / 8)), factors[2];
-  copy_next_keys(w, f, 1);
-  copy_values(w, f, f->step);
+  find_next(w, f);
+  copy_keys_ahead(w, f, 1, f->next);
+  copy_values(w, f, f->step, f->key0);
   SAY("cp.async.commit_group;\n\tcp.async.wait_group 1;\n\tfence.proxy.async.shared::cta;\n\tbar.sync 0");
   attention_fence(w);
   attention_outer(w, f->scores, f->q, rows, -1, stage_of(w, f, false, f->step), f->keys, f->keys / 8);
@@ -233,17 +292,18 @@ static void group_steps(attention_writer *w, const forward *f, int rows, int don
   attention_pack_into(w, fragments, f->scores, f->keys / 8);
   wk__ptx_label(&w->text, loop);
   int next = WITH("add.u32", f->step, 1);
-  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", over, next, f->steps);
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", over, f->next, f->end);
   SAY("@%%p%d bra L%d", over, last);
+  find_behind(w, f, f->next, f->next_state, f->later, f->later_state);
   attention_arrived(w);
-  copy_next_keys(w, f, 2);
-  copy_values(w, f, next);
+  copy_keys_ahead(w, f, 2, f->later);
+  copy_values(w, f, next, f->next);
   SAY("cp.async.commit_group");
   attention_fence(w);
   attention_outer(w, f->scores, f->q, rows, -1, stage_of(w, f, false, next), f->keys, f->keys / 8);
   multiply_values(w, f, fragments);
   attention_wait(w, 1);
-  next_keys(w, f);
+  next_group_keys(w, f);
   mask(w, f);
   for (int h = 0; h < 2; h++) factors[h] = exponentials(w, f, 0, h);
   if (w->a->dropout) drop(w, f);
@@ -283,7 +343,7 @@ wk_status attention_write_forward(attention_writer *w, wk__ptx_attention_kernel 
   SAY("mov.b32 %%r%d, %d", f.other, stage);
   attention_copy(w, f.q, rows, attention_head(w, WK__ATTENTION_Q, w->head), WK__ATTENTION_Q + 3, w->row0, f.t);
   if (w->groups) {
-    copy_keys(w, &f, f.step);
+    copy_keys(w, &f, f.step, f.key0);
     SAY("cp.async.commit_group");
   } else {
     copy_step(w, &f, f.stage, f.key0);
@@ -294,7 +354,7 @@ wk_status attention_write_forward(attention_writer *w, wk__ptx_attention_kernel 
   attention_zero(w, f.out, w->tiles * 2 * w->steps * 4);
   attention_zero(w, f.sum, 2 * w->tiles);
   for (int n = 0; n < 2 * w->tiles; n++) SAY("mov.b32 %%r%d, 0fFF800000", f.most + n);
-  SAY("setp.eq.u32 %%p%d, %%r%d, 0", none, f.steps);
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", none, f.key0, f.end);
   if (w->groups) {
     SAY("@%%p%d bra L%d", none, done);
     group_steps(w, &f, rows, done);
@@ -309,7 +369,7 @@ wk_status attention_write_forward(attention_writer *w, wk__ptx_attention_kernel 
   SAY("@%%p%d bra L%d", none, done);
   wk__ptx_label(&w->text, loop);
   one_step(w, &f);
-  SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", more, f.step, f.steps);
+  SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", more, f.key0, f.end);
   SAY("@%%p%d bra L%d", more, loop);
   wk__ptx_label(&w->text, done);
   finish(w, &f, rows);

@@ -7,7 +7,7 @@
 #define WICK_CODEGEN_PTX_ATTENTION_INTERNAL_H
 
 #include "codegen/ptx_attention.h"
-#include "codegen/ptx_text.h"
+#include "codegen/ptx_scores.h"
 
 typedef struct attention_writer {
   wk__ptx_text text;
@@ -25,6 +25,9 @@ typedef struct attention_writer {
   int keys[10][2];                             /* words: Philox's keys, by round */
   int reciprocal;                              /* word */
   int least, kept;                             /* words */
+  const wk__ptx_score_bodies *bodies;
+  wk__ptx_scores_state score_state;
+  bool out_of_memory;
 } attention_writer;
 
 #define ATTENTION_LOG2E 1.44269504088896341f
@@ -62,7 +65,7 @@ void attention_inner_packed(attention_writer *w, int sums, int fragments, int co
  * mask is added. `row`, `column`: words of element 0; `turned`: rows are keys. */
 void attention_mask(attention_writer *w, int scores, int count, int row, int column, bool turned, int row_end,
                     int column_end);
-static inline bool attention_adds(const wk__ptx_attention *a) { return a->mask >= WK__PTX_MASK_F32; }
+static inline bool attention_adds(const wk__ptx_attention *a) { return a->mask >= WK__PTX_MASK_F32 || a->scores; }
 /* Predicates (4): which of tile i, column group j's elements dropout keeps. */
 void attention_draw(attention_writer *w, int row, int column, int i, int j, bool turned, int out[4]);
 void attention_draw_begin(attention_writer *w, int seed, int offset); /* longs */
@@ -70,6 +73,37 @@ void attention_draw_begin(attention_writer *w, int seed, int offset); /* longs *
  * `to`. */
 void attention_store(attention_writer *w, int sums, int factors, bool by_row, int at, int rows, int to, int stride_arg,
                      int limit, int panel, int columns);
+
+/* ---- ptx_attention_scores.c: kinds with bodies ---- */
+
+/* Going along blocks of the table: along the keys of a tile of queries, or the other way. */
+typedef struct attention_walk {
+  int table, step; /* longs: the first block's place in the table, how far the next one's is; without a table not set */
+  int size, count; /* words: of a block; blocks */
+  int state;       /* word: of the block at hand */
+} attention_walk;
+/* Along the keys of the tile at w->row0 and w->head; along the queries of the head `head`, a word that may change
+ * before attention_walk_head, for the tile of keys at w->row0. */
+void attention_walk_keys(attention_writer *w, attention_walk *out);
+void attention_walk_queries(attention_writer *w, attention_walk *out);
+void attention_walk_head(attention_writer *w, const attention_walk *walk, int head);
+/* place, state: words that are set to the first place from `from` (a word) on of which something is seen, and its
+ * block's state; `from` lies at the start of a block, or in one whose state `from_state` (a word) is. Beyond all places
+ * where there is none. */
+void attention_walk_find(attention_writer *w, const attention_walk *walk, int from, int from_state, int place,
+                         int state);
+
+/* The scores of a step: (tiles, count, 4), the words of element 0's row and column, and the ends of both. turned: rows
+ * are keys. */
+typedef struct attention_step {
+  int scores, count, row, column, row_end, column_end;
+  bool turned;
+  int state; /* word: of its block */
+} attention_step;
+/* Scores become what the bodies make of them, in units of log2; no column from its end on counts. */
+void attention_change(attention_writer *w, const attention_step *s);
+/* Scores become P, and slopes, dP at first, dS. logarithms, deltas: by query, as load_row leaves them. */
+void attention_slopes(attention_writer *w, const attention_step *s, int slopes, int logarithms, int deltas);
 
 wk_status attention_write_forward(attention_writer *w, wk__ptx_attention_kernel *out);
 wk_status attention_write_delta(attention_writer *w, wk__ptx_attention_kernel *out);

@@ -4,6 +4,13 @@
 
 #include "codegen/ptx.h"
 
+/* Of a body of scores (ptx_scores.c), whose values and arguments have names of their own. */
+typedef struct ptx_scores_names {
+  uint8_t *needs; /* by instruction: which places (bits) its value depends on */
+  int body;       /* a number of its own */
+  int key_count, faults_arg, captured_args;
+} ptx_scores_names;
+
 typedef struct ptx_writer {
   const wk__nest *nest;
   const wk__ptx_shape *shape;
@@ -17,6 +24,7 @@ typedef struct ptx_writer {
   int unique;                   /* for names */
   int phase;                    /* prefix of registers in long rows, where phases compute values again */
   const wk__ptx_behind *behind; /* of a nest inside of another kernel, else NULL */
+  const ptx_scores_names *scores; /* of a body of scores, else NULL */
   const wk__ptx_piece *pieces;
   int piece, first_arg;               /* which one is written; where the nest's arguments begin */
   uint8_t kept_by[WK__PTX_MOST_KEPT]; /* by access that is kept: the phase that puts it there */
@@ -64,6 +72,11 @@ reg_name ptx_piece_word(const ptx_writer *w, int access, int n);
 /* %c0 and %c1 of the piece. */
 void ptx_begin_piece(ptx_writer *w);
 
+/* ---- ptx_scores.c: ptx_value and ptx_arg of a body of scores ---- */
+
+reg_name ptx_score_value(const ptx_writer *w, int v, int k);
+int ptx_score_arg(ptx_writer *w, int kind, int a, int b);
+
 /* ---- ptx_operations.c ---- */
 
 /* Instruction v, no load, store or reduction, for element k: its register is declared here. */
@@ -84,6 +97,8 @@ reg_name ptx_number_at(ptx_writer *w, int walker, int k);
 /* Loads of instruction v for all elements of the thread. */
 void ptx_load(ptx_writer *w, int v);
 void ptx_store(ptx_writer *w, int v);
+/* out = the element at an address that nothing writes to meanwhile. */
+void ptx_load_constant(ptx_writer *w, int dtype, const char *out, reg_name address);
 /* What is the same for all of a thread's elements: coordinates and addresses, before anything is loaded. */
 void ptx_prepare(ptx_writer *w);
 /* Whether an access is of 16-byte vectors. */

@@ -332,6 +332,10 @@ static void load_one(ptx_writer *w, int dtype, const char *out, place at, const 
   load_from(w, "global", dtype, out, at, guard);
 }
 
+void ptx_load_constant(ptx_writer *w, int dtype, const char *out, reg_name address) {
+  load_from(w, "global.nc", dtype, out, (place){.reg = address}, "");
+}
+
 static void store_one(ptx_writer *w, int dtype, const char *value, place at, const char *guard) {
   int size = (int)wk__dtypes[dtype].size;
   if (dtype == WK_FLOAT32 || dtype == WK_FLOAT64) {

@@ -26,6 +26,7 @@ const char *ptx_type(int compute) {
 
 reg_name ptx_value(const ptx_writer *w, int v, int k) {
   reg_name r;
+  if (w->scores) return ptx_score_value(w, v, k);
   if (!w->varies[v])
     snprintf(r.text, NAME, "%%v%d", v);
   else
@@ -35,6 +36,7 @@ reg_name ptx_value(const ptx_writer *w, int v, int k) {
 
 int ptx_arg(ptx_writer *w, int kind, int a, int b) {
   wk__ptx_kernel *out = w->out;
+  if (w->scores) return ptx_score_arg(w, kind, a, b);
   for (int n = 0; n < out->arg_count; n++)
     if (out->args[n].kind == kind && out->args[n].a == a && out->args[n].b == b) return n;
   if (out->arg_count == WK__PTX_MAX_ARGS) {

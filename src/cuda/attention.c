@@ -7,25 +7,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "codegen/ptx_attention.h"
-#include "cuda/internal.h"
+#include "cuda/attention.h"
 #include "cuda/kernels.h"
-#include "cuda/recording.h"
-#include "cuda/written.h"
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "random/generator.h"
 #include "wick/operators.h"
 
+typedef wk__cuda_attention attention;
+
 /* ---- kernels ---- */
 
-static wk_status write(const void *kind, char **out_text, wk__cuda_written *out) {
+wk_status wk__cuda_attention_write(const wk__ptx_attention *kind, const wk__ptx_score_bodies *bodies, char **out_text,
+                                   wk__cuda_written *out) {
   wk__ptx_attention_kernel written;
-  WK_TRY(wk__ptx_write_attention(kind, &written));
+  WK_TRY(wk__ptx_write_attention(kind, bodies, &written));
   *out_text = written.text;
   *out = (wk__cuda_written){
       .threads = written.threads, .shared = written.shared, .rows = written.rows, .parts = written.parts};
   return WK_OK;
+}
+
+static wk_status write(const void *kind, char **out_text, wk__cuda_written *out) {
+  return wk__cuda_attention_write(kind, NULL, out_text, out);
+}
+
+static wk_status find_plain(const attention *a, const wk__cuda_written **out) {
+  return wk__cuda_find_written(a->stream->device, &a->kind, sizeof a->kind, write, out);
 }
 
 /* Products of small floats from sm_80 on, and the shared memory of the largest kind. */
@@ -38,22 +46,14 @@ bool wk__cuda_fuses_attention(wk_device device) {
 
 /* ---- arguments ---- */
 
-typedef struct attention {
-  wk__cuda_stream *stream;
-  wk__ptx_attention kind;
-  int64_t args[WK__ATTENTION_ARGS];
-  int64_t batch, heads, key_heads, queries, keys;
-  wk__cuda_drawn drawn; /* forward, with dropout */
-} attention;
-
 /* Rows of 16-byte pieces: the tensor, or a copy that the scope owns. */
-static wk_tensor *in_pieces(wk_tensor *t) {
+wk_tensor *wk__cuda_attention_rows(wk_tensor *t) {
   bool fits = wk__size(t, 3) <= 1 || wk__stride(t, 3) == 1;
   for (int d = 0; d < 3; d++) fits &= wk__size(t, d) <= 1 || wk__stride(t, d) % 8 == 0;
   return fits && (uintptr_t)wk__address(t) % 16 == 0 ? t : wk_clone(t, "contiguous_format");
 }
 
-static void set_operand(attention *a, int arg, const wk_tensor *t) {
+void wk__cuda_attention_set(attention *a, int arg, const wk_tensor *t) {
   a->args[arg] = (int64_t)(uintptr_t)wk__address(t);
   for (int d = 0; d < 3; d++) a->args[arg + 1 + d] = wk__size(t, d) <= 1 ? 0 : wk__stride(t, d) * wk__itemsize(t);
 }
@@ -71,7 +71,7 @@ static void set_mask(attention *a, const wk_tensor *mask) {
   }
 }
 
-static int64_t float_bits(float value) {
+int64_t wk__cuda_float_bits(float value) {
   union {
     float f;
     uint32_t bits;
@@ -100,12 +100,15 @@ static void set_dropout(attention *a, double p, const wk_tensor *state, int64_t 
   a->args[WK__ATTENTION_THREADS] = threads;
   a->args[WK__ATTENTION_RECIPROCAL] = (INT64_C(1) << 32) / threads;
   a->args[WK__ATTENTION_LEAST] = least_dropped(p);
-  a->args[WK__ATTENTION_KEPT] = float_bits((float)wk__dropout_scale(WK__OP(_dropout), p, WK_FLOAT32));
+  a->args[WK__ATTENTION_KEPT] = wk__cuda_float_bits((float)wk__dropout_scale(WK__OP(_dropout), p, WK_FLOAT32));
 }
 
-static void begin(attention *a, const wk_tensor *q, const wk_tensor *k, bool causal, const wk_value *scale) {
+void wk__cuda_attention_begin(attention *a, const wk_tensor *q, const wk_tensor *k, bool causal,
+                              const wk_value *scale) {
   double factor = wk__value_is_real(scale) ? scale->number : 1 / sqrt((double)wk__size(q, 3));
-  *a = (attention){.stream = wk__cuda_stream_of(wk__stream_of(q->device)),
+  *a = (attention){.find = find_plain,
+                   .arg_count = WK__ATTENTION_ARGS,
+                   .stream = wk__cuda_stream_of(wk__stream_of(q->device)),
                    .batch = wk__size(q, 0),
                    .heads = wk__size(q, 1),
                    .key_heads = wk__size(k, 1),
@@ -119,18 +122,19 @@ static void begin(attention *a, const wk_tensor *q, const wk_tensor *k, bool cau
   a->args[WK__ATTENTION_HEADS] = a->heads;
   a->args[WK__ATTENTION_GROUP] = a->heads / wk__max(a->key_heads, 1);
   a->args[WK__ATTENTION_T] = a->queries, a->args[WK__ATTENTION_S] = a->keys;
-  a->args[WK__ATTENTION_SCALE] = float_bits((float)factor);
+  a->args[WK__ATTENTION_SCALE] = wk__cuda_float_bits((float)factor);
 }
 
 /* ---- launches ---- */
 
 static int addresses_of(const attention *a, wk__cuda_address *out) {
   static const int are_addresses[] = {
-      WK__ATTENTION_Q,    WK__ATTENTION_K,          WK__ATTENTION_V,      WK__ATTENTION_OUT,
-      WK__ATTENTION_DOUT, WK__ATTENTION_DQ,         WK__ATTENTION_DK,     WK__ATTENTION_DV,
-      WK__ATTENTION_MASK, WK__ATTENTION_LOGARITHMS, WK__ATTENTION_DELTAS, WK__ATTENTION_DRAW,
+      WK__ATTENTION_Q,      WK__ATTENTION_K,    WK__ATTENTION_V,     WK__ATTENTION_OUT,     WK__ATTENTION_DOUT,
+      WK__ATTENTION_DQ,     WK__ATTENTION_DK,   WK__ATTENTION_DV,    WK__ATTENTION_MASK,    WK__ATTENTION_LOGARITHMS,
+      WK__ATTENTION_DELTAS, WK__ATTENTION_DRAW, WK__ATTENTION_TABLE, WK__ATTENTION_LARGEST,
   };
-  int count = 0;
+  int count = a->address_count;
+  memcpy(out, a->addresses, (size_t)count * sizeof *out);
   for (size_t i = 0; i < WK_COUNT(are_addresses); i++) {
     uint64_t address = (uint64_t)a->args[are_addresses[i]];
     if (address) out[count++] = (wk__cuda_address){(uint32_t)are_addresses[i], address};
@@ -138,7 +142,7 @@ static int addresses_of(const attention *a, wk__cuda_address *out) {
   return count;
 }
 
-static wk_status run(attention *a, wk__ptx_attention_pass pass) {
+wk_status wk__cuda_attention_run(attention *a, wk__ptx_attention_pass pass) {
   static const char *const names[] = {"attention", "attention delta", "attention dk, dv", "attention dq"};
   const wk__cuda_written *k;
   bool by_keys = pass == WK__ATTENTION_KEYS, groups = a->kind.warpgroups;
@@ -147,10 +151,10 @@ static wk_status run(attention *a, wk__ptx_attention_pass pass) {
   a->kind.pass = (uint8_t)pass;
   if (by_keys && a->kind.size <= 64) a->kind.warpgroups = false; /* two blocks of mma.sync were faster */
   WK_TRY(wk__cuda_enter(a->stream->device));
-  WK_TRY(wk__cuda_find_written(a->stream->device, &a->kind, sizeof a->kind, write, &k));
+  WK_TRY(a->find(a, &k));
   a->kind.warpgroups = groups;
   CUevent begin;
-  wk__cuda_address addresses[WK__ATTENTION_ARGS];
+  wk__cuda_address addresses[WK__ATTENTION_ARGS + WK__BODY_MAX_CAPTURED];
   int address_count = addresses_of(a, addresses);
   unsigned blocks = (unsigned)(wk__ceil_div(rows, k->rows) * k->parts);
   wk__cuda_time_begin(a->stream, &begin);
@@ -159,16 +163,28 @@ static wk_status run(attention *a, wk__ptx_attention_pass pass) {
                                                                .threads = (unsigned)k->threads,
                                                                .shared = (unsigned)k->shared,
                                                                .words = a->args,
-                                                               .word_count = WK__ATTENTION_ARGS,
+                                                               .word_count = a->arg_count,
                                                                .addresses = addresses,
                                                                .address_count = address_count,
                                                                .drawn = a->drawn.generator ? &a->drawn : NULL});
   if (WK_LIKELY(!begin)) return status;
   char name[WK__CUDA_NAME_BYTES];
-  (void)snprintf(name, sizeof name, "%s %s %lldx%lldx%lldx%lldx%d", names[pass], a->kind.half ? "f16" : "bf16",
-                 (long long)a->batch, (long long)a->heads, (long long)a->queries, (long long)a->keys, a->kind.size);
+  (void)snprintf(name, sizeof name, "%s%s %s %lldx%lldx%lldx%lldx%d", a->kind.scores ? "flex " : "", names[pass],
+                 a->kind.half ? "f16" : "bf16", (long long)a->batch, (long long)a->heads, (long long)a->queries,
+                 (long long)a->keys, a->kind.size);
   wk__cuda_time_end(a->stream, begin, name);
   return status;
+}
+
+/* Deltas depend on neither mask nor dropout nor bodies. */
+wk_tensor *wk__cuda_attention_deltas(attention *a, wk_tensor *rows) {
+  wk_tensor *deltas = wk_empty_like(rows, WK_DTYPE_NONE, (wk_value){0}, NULL);
+  if (!deltas) return NULL;
+  a->args[WK__ATTENTION_DELTAS] = (int64_t)(uintptr_t)wk__address(deltas);
+  attention plain = *a;
+  plain.kind.causal = plain.kind.warpgroups = plain.kind.scores = false;
+  plain.find = find_plain, plain.arg_count = WK__ATTENTION_ARGS, plain.address_count = 0;
+  return wk__cuda_attention_run(&plain, WK__ATTENTION_DELTA) == WK_OK ? deltas : NULL;
 }
 
 /* Probabilities that dropout draws for. */
@@ -192,17 +208,18 @@ static wk_status take_draws(attention *a, wk__call *c, double p) {
 static wk_status run_forward(wk__call *c, double p, bool causal, const wk_tensor *mask, const wk_value *scale) {
   WK__ARGS(_fused_attention);
   attention a;
-  wk_tensor *q = in_pieces(c->args[A_query].tensor), *k = in_pieces(c->args[A_key].tensor),
-            *value = in_pieces(c->args[A_value].tensor);
+  wk_tensor *q = wk__cuda_attention_rows(c->args[A_query].tensor), *k = wk__cuda_attention_rows(c->args[A_key].tensor),
+            *value = wk__cuda_attention_rows(c->args[A_value].tensor);
   if (!q || !k || !value) return wk_error_category();
-  begin(&a, q, k, causal, scale);
+  wk__cuda_attention_begin(&a, q, k, causal, scale);
   if (p > 0) WK_TRY(check_drawn(&a));
-  set_operand(&a, WK__ATTENTION_Q, q), set_operand(&a, WK__ATTENTION_K, k), set_operand(&a, WK__ATTENTION_V, value);
-  set_operand(&a, WK__ATTENTION_OUT, c->outputs[0]);
+  wk__cuda_attention_set(&a, WK__ATTENTION_Q, q), wk__cuda_attention_set(&a, WK__ATTENTION_K, k),
+      wk__cuda_attention_set(&a, WK__ATTENTION_V, value);
+  wk__cuda_attention_set(&a, WK__ATTENTION_OUT, c->outputs[0]);
   set_mask(&a, mask);
   a.args[WK__ATTENTION_LOGARITHMS] = (int64_t)(uintptr_t)wk__address(c->outputs[1]);
   if (p > 0) WK_TRY(take_draws(&a, c, p));
-  return run(&a, WK__ATTENTION_FORWARD);
+  return wk__cuda_attention_run(&a, WK__ATTENTION_FORWARD);
 }
 
 static wk_status forward(wk__call *c) {
@@ -223,27 +240,25 @@ static wk_status backward(wk__call *c) {
   WK__ARGS(_fused_attention_backward);
   attention a;
   double p = c->args[A_dropout_p].number;
-  wk_tensor *q = in_pieces(c->args[A_query].tensor), *k = in_pieces(c->args[A_key].tensor),
-            *value = in_pieces(c->args[A_value].tensor), *g = in_pieces(c->args[A_grad_out].tensor),
-            *out = in_pieces(c->args[A_out].tensor), *sums = c->args[A_logsumexp].tensor;
-  wk_tensor *deltas = wk_empty_like(sums, WK_DTYPE_NONE, (wk_value){0}, NULL);
-  if (!q || !k || !value || !g || !out || !deltas) return wk_error_category();
-  begin(&a, q, k, wk__arg_bool(c, A_is_causal), &c->args[A_scale]);
-  set_operand(&a, WK__ATTENTION_Q, q), set_operand(&a, WK__ATTENTION_K, k), set_operand(&a, WK__ATTENTION_V, value);
-  set_operand(&a, WK__ATTENTION_OUT, out), set_operand(&a, WK__ATTENTION_DOUT, g);
-  set_operand(&a, WK__ATTENTION_DQ, c->outputs[0]), set_operand(&a, WK__ATTENTION_DK, c->outputs[1]);
-  set_operand(&a, WK__ATTENTION_DV, c->outputs[2]);
+  wk_tensor *q = wk__cuda_attention_rows(c->args[A_query].tensor), *k = wk__cuda_attention_rows(c->args[A_key].tensor),
+            *value = wk__cuda_attention_rows(c->args[A_value].tensor),
+            *g = wk__cuda_attention_rows(c->args[A_grad_out].tensor),
+            *out = wk__cuda_attention_rows(c->args[A_out].tensor), *sums = c->args[A_logsumexp].tensor;
+  if (!q || !k || !value || !g || !out) return wk_error_category();
+  wk__cuda_attention_begin(&a, q, k, wk__arg_bool(c, A_is_causal), &c->args[A_scale]);
+  wk__cuda_attention_set(&a, WK__ATTENTION_Q, q), wk__cuda_attention_set(&a, WK__ATTENTION_K, k),
+      wk__cuda_attention_set(&a, WK__ATTENTION_V, value);
+  wk__cuda_attention_set(&a, WK__ATTENTION_OUT, out), wk__cuda_attention_set(&a, WK__ATTENTION_DOUT, g);
+  wk__cuda_attention_set(&a, WK__ATTENTION_DQ, c->outputs[0]),
+      wk__cuda_attention_set(&a, WK__ATTENTION_DK, c->outputs[1]);
+  wk__cuda_attention_set(&a, WK__ATTENTION_DV, c->outputs[2]);
   a.args[WK__ATTENTION_LOGARITHMS] = (int64_t)(uintptr_t)wk__address(sums);
-  a.args[WK__ATTENTION_DELTAS] = (int64_t)(uintptr_t)wk__address(deltas);
-  wk__ptx_attention plain = a.kind; /* deltas depend on neither mask nor dropout */
-  plain.causal = plain.warpgroups = false;
-  attention of_deltas = a;
-  of_deltas.kind = plain;
-  WK_TRY(run(&of_deltas, WK__ATTENTION_DELTA));
+  wk_tensor *deltas = wk__cuda_attention_deltas(&a, sums);
+  if (!deltas) return wk_error_category();
   set_mask(&a, wk__arg_tensor(c, A_attn_mask));
   if (p > 0 && drawn(&a) > 0)
     set_dropout(&a, p, c->args[A_rng_state].tensor, wk__cuda_mask_threads(a.stream->device, drawn(&a)));
-  WK_TRY(run(&a, WK__ATTENTION_KEYS));
-  return run(&a, WK__ATTENTION_QUERIES);
+  WK_TRY(wk__cuda_attention_run(&a, WK__ATTENTION_KEYS));
+  return wk__cuda_attention_run(&a, WK__ATTENTION_QUERIES);
 }
 wk_status wk__cuda_fused_attention_backward(wk__call *c) { return wk__cuda_in_scope(c, backward); }

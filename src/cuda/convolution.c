@@ -404,12 +404,12 @@ wk_status wk__cuda_convolution_backward_weight(wk__call *c) { return on_device(c
 
 /* ================================================= what the compiler asks ======================================== */
 
-/* cuDNN's kernels for tensor cores are written for channels last, and copy planes. WICK_CUDA_LAYOUT: "last", as if it
- * were there; "planes", images stay as they are. */
+/* Our kernels for tensor cores and cuDNN's are written for channels last, and copy planes. WICK_CUDA_LAYOUT: "last", as
+ * if they were there; "planes", images stay as they are. */
 bool wk__cuda_convolves_last(wk_device device, wk_dtype dtype) {
   (void)device;
   const char *text = getenv("WICK_CUDA_LAYOUT");
   if (dtype != WK_FLOAT16 && dtype != WK_BFLOAT16) return false;
   if (text && *text) return strcmp(text, "last") == 0;
-  return wk__cuda_switches.cudnn && wk__cudnn_version() > 0;
+  return (wk__cuda_switches.cudnn && wk__cudnn_version() > 0) || !wk__cuda_products_are("exact");
 }

@@ -161,6 +161,10 @@ void wk__cuda_take_words(struct wk__generator *generator, uint64_t used, uint64_
 bool wk__cuda_fuses_attention(wk_device device);
 bool wk__cuda_convolves_last(wk_device device, wk_dtype dtype);
 
+/* ---- flex_attention.c ---- */
+
+bool wk__cuda_fuses_scores(wk_device device, const char *text);
+
 /* ---- tile.c ---- */
 
 WK_MUST_USE wk_status wk__cuda_launch_tiles(wk__stream *stream, struct wk__tile_kernel *kernel,

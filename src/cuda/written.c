@@ -1,7 +1,6 @@
 /* The kernels that have been written and made. Tests: tests/cuda/test_attention.py, tests/cuda/test_products.py. */
 #include "cuda/written.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 typedef struct entry entry;
@@ -9,8 +8,9 @@ struct entry {
   entry *next;
   const wk__cuda_device *device;
   wk__cuda_write_fn *write;
-  uint8_t kind[WK__CUDA_KIND_BYTES];
   wk__cuda_written kernel;
+  size_t bytes;
+  uint8_t kind[];
 };
 
 static struct {
@@ -31,11 +31,11 @@ static wk_status load(const char *text, wk__cuda_written *kernel) {
 static wk_status make(const wk__cuda_device *device, const void *kind, size_t bytes, wk__cuda_write_fn *write,
                       const wk__cuda_written **out) {
   char *text = NULL;
-  entry *e = wk__alloc_zeroed(sizeof *e);
+  entry *e = wk__alloc_zeroed(sizeof *e + bytes);
   if (!e) return WK_OUT_OF_MEMORY;
   memcpy(e->kind, kind, bytes);
-  e->device = device, e->write = write;
-  wk_status status = write(kind, &text, &e->kernel);
+  e->device = device, e->write = write, e->bytes = bytes;
+  wk_status status = write(e->kind, &text, &e->kernel);
   if (status == WK_OK) status = load(text, &e->kernel);
   wk__free(text);
   if (status != WK_OK) {
@@ -52,10 +52,10 @@ wk_status wk__cuda_find_written(const wk__cuda_device *device, const void *kind,
                                 const wk__cuda_written **out) {
   wk_status status = WK_OK;
   *out = NULL;
-  assert(bytes <= WK__CUDA_KIND_BYTES);
   pthread_mutex_lock(&kernels.lock);
   for (const entry *e = kernels.first; e && !*out; e = e->next)
-    if (e->device == device && e->write == write && memcmp(e->kind, kind, bytes) == 0) *out = &e->kernel;
+    if (e->device == device && e->write == write && e->bytes == bytes && memcmp(e->kind, kind, bytes) == 0)
+      *out = &e->kernel;
   if (!*out) status = make(device, kind, bytes, write, out);
   pthread_mutex_unlock(&kernels.lock);
   return status;

@@ -14,11 +14,9 @@ typedef struct wk__cuda_written {
 /* Fills all but the function, and gives the text (owned by whoever asked). */
 typedef wk_status wk__cuda_write_fn(const void *kind, char **out_text, wk__cuda_written *out);
 
-/* The kernel of a kind, which is compared as `bytes` bytes, of at most WK__CUDA_KIND_BYTES. The thread is in the
- * device. */
+/* The kernel of a kind, which is compared as `bytes` bytes. The thread is in the device. */
 WK_MUST_USE wk_status wk__cuda_find_written(const wk__cuda_device *device, const void *kind, size_t bytes,
                                             wk__cuda_write_fn *write, const wk__cuda_written **out);
-enum { WK__CUDA_KIND_BYTES = 16 };
 
 /* Whether kernels use sm_90's own products, wgmma: where there are, unless WICK_CUDA_PRODUCTS is mma. */
 bool wk__cuda_has_warpgroups(const wk__cuda_device *device);

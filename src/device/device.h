@@ -227,6 +227,8 @@ struct wk__device_type {
   bool (*fuses_attention)(wk_device device); /* _fused_attention is there, for small floats; NULL: no */
   /* Convolutions of the dtype take images with the channels last as they lie, and copy others. NULL: no. */
   bool (*convolves_last)(wk_device device, wk_dtype dtype);
+  /* _flex_attention is there, for small floats, with a body of f32 scores (as text; empty: at all); NULL: no */
+  bool (*fuses_scores)(wk_device device, const char *body);
 };
 
 /* ---- the registry (registry.c) ---- */

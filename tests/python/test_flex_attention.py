@@ -99,12 +99,32 @@ def test_against_all_scores(score, mask):
             close(a, b)
 
 
+@pytest.mark.parametrize("score", [name for name in SCORES if SCORES[name]])
+def test_each_score_is_a_loop_body(score):
+    """Also one whose gradient is a sum of several, which the engine would add up in place."""
+    result = flex_attention(*operands(), SCORES[score])
+    assert type(result.grad_fn).__name__.startswith("FlexAttention")
+
+
 @pytest.mark.parametrize("score", ["soft-capped", "relative", "composite"])
 def test_gradients_by_differences(score):
     torch.manual_seed(2)
     q, k, v = (torch.randn(1, 2, n, 3, dtype=torch.float64, requires_grad=True) for n in (4, 5, 5))
     mask = create_block_mask(MASKS["causal"], None, None, 4, 5, device="cpu")
     assert torch.autograd.gradcheck(lambda *x: flex_attention(*x, SCORES[score], mask), (q, k, v))
+
+
+def test_forward_mode():
+    q, k, v = operands(requires_grad=False)
+    tangent = torch.ones_like(q) / 3
+
+    def at(step):
+        return flex_attention(q + step * tangent, k, v, SCORES["soft-capped"], mask_of("causal"))
+
+    _, slope = torch.func.jvp(
+        lambda q: flex_attention(q, k, v, SCORES["soft-capped"], mask_of("causal")), (q,), (tangent,)
+    )
+    torch.testing.assert_close(slope, (at(1e-5) - at(-1e-5)) / 2e-5, rtol=1e-6, atol=1e-8)
 
 
 def learned():

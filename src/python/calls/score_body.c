@@ -17,18 +17,38 @@ static PyObject *wrap_values(wk__state *state, const wk__body *b) {  // -> new
   return values;
 }
 
-/* _score_begin(dtype, differentiable) */
+/* Whether the device's kernel can do a body; an empty text: any. */
+static bool device_does(wk_device device, const char *body) {
+  const wk__device_type *type = wk__device_type_of(device);
+  if (!type) wk_error_clear();
+  return device.type == WK_CPU || (type && type->fuses_scores && type->fuses_scores(device, body));
+}
+
+/* The operators of a body have no forward mode: the parts of the formula have. */
+static bool has_tangents(wk_tensor *const *operands) {
+  for (int i = 0; i < 3; i++)
+    if (wk__has_tangent(operands[i])) return true;
+  return false;
+}
+
+/* _score_begin(dtype, differentiable, query, key, value) */
 static PyObject *score_begin(PyObject *module, PyObject *args) {  // -> new
   wk__state *state = wk__state_of_module(module);
-  PyObject *given;
+  PyObject *given, *tensors[3];
+  wk_tensor *operands[3];
   int differentiable;
   wk_dtype dtype;
-  if (!PyArg_ParseTuple(args, "Op:_score_begin", &given, &differentiable)) return NULL;
+  if (!PyArg_ParseTuple(args, "OpOOO:_score_begin", &given, &differentiable, &tensors[0], &tensors[1], &tensors[2]))
+    return NULL;
   if (wk__dtype_from_python(state, given, &dtype) < 0) return NULL;
   if (dtype != WK_FLOAT32 && dtype != WK_FLOAT64)
     return PyErr_Format(PyExc_ValueError, "_score_begin(): scores are float32 or float64");
-  if (wk__thread.body) Py_RETURN_NONE;
-  wk__body *b = wk__body_begin(dtype, differentiable);
+  for (int i = 0; i < 3; i++) {
+    if (!wk__is_tensor(state, tensors[i])) return PyErr_Format(PyExc_TypeError, "_score_begin(): tensors are wanted");
+    operands[i] = wk__tensor_of(tensors[i]);
+  }
+  if (wk__thread.body || has_tangents(operands) || !device_does(operands[0]->device, "")) Py_RETURN_NONE;
+  wk__body *b = wk__body_begin(dtype, operands[0]->device, differentiable);
   PyObject *values = b ? wrap_values(state, b) : wk__raise(state);
   if (!values) wk__body_release(b);
   return values;
@@ -48,6 +68,15 @@ static PyObject *captured_list(wk__state *state, const wk__body *b) {  // -> new
 
 static const char *text_of(const wk__string *s) { return s->text ? s->text : ""; }
 
+/* A device beside the CPU has no pass for gradients of captured tensors. */
+static bool is_done_by(const wk__body *b, const wk__body_texts *texts) {
+  const wk__string *all[] = {&texts->score, &texts->masked, &texts->derivative};
+  if (b->device.type == WK_CPU) return true;
+  for (size_t i = 0; i < WK_COUNT(all); i++)
+    if (all[i]->text && !device_does(b->device, all[i]->text)) return false;
+  return !texts->captured.text;
+}
+
 static PyObject *finish(wk__state *state, wk__body *b, PyObject *modified, PyObject *keep) {  // -> new
   bool given =
       (modified == Py_None || wk__is_tensor(state, modified)) && (keep == Py_None || wk__is_tensor(state, keep));
@@ -59,6 +88,10 @@ static PyObject *finish(wk__state *state, wk__body *b, PyObject *modified, PyObj
   if (status != WK_OK) {
     wk_error_clear();
     PyErr_Clear();
+    Py_RETURN_NONE;
+  }
+  if (!is_done_by(b, &texts)) {
+    wk__body_texts_release(&texts);
     Py_RETURN_NONE;
   }
   PyObject *result = Py_BuildValue("ssssN", text_of(&texts.score), text_of(&texts.masked), text_of(&texts.derivative),
@@ -80,8 +113,11 @@ static PyObject *score_end(PyObject *module, PyObject *args) {  // -> new
 
 static PyMethodDef functions[] = {
     {"_score_begin", score_begin, METH_VARARGS,
-     "_score_begin(dtype, differentiable): a score, its batch, head, query and key; until _score_end calls with them "
-     "become a loop body. None inside of another."},
+     "_score_begin(dtype, differentiable, query, key, value): a score, its batch, head, query and key; until "
+     "_score_end "
+     "calls with them become a loop body. None inside of another, in forward mode, and where the device's attention "
+     "takes "
+     "none."},
     {"_score_end", score_end, METH_VARARGS,
      "_score_end(modified, keep): (score, masked, derivative, reads, captured), or None where it is no loop body."},
     {0}};

@@ -18,7 +18,7 @@ _MOST_SCORES = 1 << 20  # that create_block_mask looks at together
 
 def noop_mask(batch, head, token_q, token_kv):
     """Nothing is masked."""
-    return _C.ones((), dtype=_C.bool)
+    return batch.new_ones((), dtype=_C.bool)
 
 
 def _sliced_mask_mod_error(batch, head, token_q, token_kv):
@@ -33,7 +33,7 @@ def _joined(mask_mods, join, start):
         raise RuntimeError(f"All inputs should be callable mask_mods: {mask_mods}")
 
     def joined_mask(b, h, q_idx, kv_idx):
-        result = start((), dtype=_C.bool)
+        result = start(b)
         for mod in mask_mods:
             result = join(result, mod(b, h, q_idx, kv_idx))
         return result
@@ -43,12 +43,12 @@ def _joined(mask_mods, join, start):
 
 def and_masks(*mask_mods):
     """A mask where all of these hold."""
-    return _joined(mask_mods, operator.and_, _C.ones)
+    return _joined(mask_mods, operator.and_, lambda b: b.new_ones((), dtype=_C.bool))
 
 
 def or_masks(*mask_mods):
     """A mask where one of these holds."""
-    return _joined(mask_mods, operator.or_, _C.zeros)
+    return _joined(mask_mods, operator.or_, lambda b: b.new_zeros((), dtype=_C.bool))
 
 
 def _places(ranges, device):

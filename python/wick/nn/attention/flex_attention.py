@@ -5,7 +5,7 @@
 
 The functions are called once, with one score and its place, and what they do becomes a loop body that the attention
 kernel runs on each block of scores (src/autograd/body.h): there is no tensor of all scores, and blocks that a BlockMask
-leaves out are not computed. Functions that are no such body (one that looks at a value, sums, writes or draws random
+leaves out are not computed. On a CUDA device this is so for float16 and bfloat16. Functions that are no such body (one that looks at a value, sums, writes or draws random
 numbers) are called with all places, as index tensors that broadcast, on all scores.
 """
 
@@ -45,7 +45,7 @@ class AuxOutput(NamedTuple):
 
 
 def _checked_operands(query, key, value, block_mask, enable_gqa):
-    """Keys and values, with a batch and a head for each of the query's."""
+    """Keys and values, with a batch for each of the query's."""
     if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
         raise NotImplementedError("NYI: query, key, and value must be 4D tensors")
     if query.shape[-1] != key.shape[-1]:
@@ -68,13 +68,14 @@ def _checked_operands(query, key, value, block_mask, enable_gqa):
         raise RuntimeError(f"Bq and Bkv must broadcast. Got Bq={batch} and Bkv={of_keys}")
     if batch != of_keys:
         key, value = key.expand(batch, -1, -1, -1), value.expand(batch, -1, -1, -1)
-    return _grouped(query, key, value, enable_gqa)
+    _check_heads(query, key, enable_gqa)
+    return key, value
 
 
-def _grouped(query, key, value, enable_gqa):
+def _check_heads(query, key, enable_gqa):
     heads, of_keys = query.shape[1], key.shape[1]
     if heads == of_keys:
-        return key, value
+        return
     if not enable_gqa:
         raise ValueError(
             f"Expect query and key/value to have the same number of heads but got Hq={heads} and Hkv={of_keys}. "
@@ -84,7 +85,12 @@ def _grouped(query, key, value, enable_gqa):
         raise ValueError(
             f"Expect number of query heads to be a multiple of kv heads for GQA but got Hq={heads} and Hkv={of_keys}."
         )
-    return (t.repeat_interleave(heads // of_keys, 1) for t in (key, value))
+
+
+def _grouped(query, key, value):
+    """Keys and values with a head for each of the query's."""
+    groups = query.shape[1] // key.shape[1]
+    return (t if groups == 1 else t.repeat_interleave(groups, 1) for t in (key, value))
 
 
 def _check_lengths(query, key, block_mask):
@@ -108,10 +114,21 @@ def _check_lengths(query, key, block_mask):
     )
 
 
-def _body_of(score_mod, mask_mod, dtype, differentiable):
+def _fits_device(query, key, value, block_mask):
+    """What the kernels of small floats of a device are for: src/ops/rules/flex_attention.c."""
+    small = query.dtype in (_C.float16, _C.bfloat16) and key.dtype == value.dtype == query.dtype
+    size = query.shape[-1]
+    if not small or query.device.type != "cuda" or key.device != query.device or value.device != query.device:
+        return False
+    if size % 8 or not 0 < size <= 256 or value.shape[-1] != size or max(query.shape[:2]) > 65535 or not key.shape[1]:
+        return False
+    return block_mask is None or not (block_mask.BLOCK_SIZE[0] % 128 or block_mask.BLOCK_SIZE[1] % 128)
+
+
+def _body_of(score_mod, mask_mod, dtype, differentiable, operands):
     """(score, masked, derivative, reads, captured): nests as text and tensors; None: the functions are no loop body."""
-    begun = _C._score_begin(dtype, differentiable)
-    if begun is None:  # inside of a score function
+    begun = _C._score_begin(dtype, differentiable, *operands)
+    if begun is None:  # inside of a score function, forward mode, or the device has no such attention
         return None
     score, *place = begun
     try:
@@ -135,7 +152,9 @@ def _in_blocks(query, key, value, body, block_mask, scale):
     result, lse, largest = _C._flex_attention(
         query, key, value, states, captured, score, masked, derivative, reads, size, scale
     )
-    return result, lse.masked_fill(largest == -math.inf, -math.inf), largest.detach()
+    if lse.dtype == query.dtype:  # those of small floats say it themselves
+        lse = lse.masked_fill(largest == -math.inf, -math.inf)
+    return result, lse, largest.detach()
 
 
 def _tensor_of(function, *args):
@@ -177,14 +196,18 @@ def flex_attention(
             "return_aux=AuxRequest(lse=True) instead."
         )
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    if _C.is_autocast_cpu_enabled() and query.device.type == "cpu":
-        small = _C.get_autocast_cpu_dtype()
+    device = query.device
+    if device.type in ("cpu", "cuda") and _C.is_autocast_enabled(device.type):
+        small = _C.get_autocast_dtype(device.type)
         query, key, value = (t if t.dtype == _C.float64 else t.to(small) for t in (query, key, value))
     dtype, working = query.dtype, _C.float64 if query.dtype == _C.float64 else _C.float32
     differentiable = _C.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
-    query, key, value = query.to(working), key.to(working), value.to(working)
     mask_mod = None if block_mask is None else block_mask.mask_mod
-    body = _body_of(score_mod, mask_mod, working, differentiable) if query.device.type == "cpu" else None
+    body, as_they_are = None, _fits_device(query, key, value, block_mask)
+    if as_they_are or device.type == "cpu":
+        body = _body_of(score_mod, mask_mod, working, differentiable, (query, key, value))
+    if body is None or not as_they_are:
+        query, key, value = query.to(working), *(t.to(working) for t in _grouped(query, key, value))
     if body is None:
         result, lse, largest = _with_all_scores(query, key, value, score_mod, block_mask, scale)
     else:
