@@ -19,6 +19,7 @@
 #include "cuda/products.h"
 #include "cuda/tier0.h"
 #include "cuda/windows.h"
+#include "cuda/written.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
 
