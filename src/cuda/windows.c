@@ -51,7 +51,7 @@ static int64_t out_channels(const wk__cudnn_convolution *k) { return k->y[1] / k
 
 /* ================================================ what there is ================================================== */
 
-bool wk__cuda_is_in_pieces(const wk__cudnn_convolution *k) {
+static bool is_in_pieces(const wk__cudnn_convolution *k) {
   bool in = k->result == WK__CUDNN_X || is_whole(in_channels(k));
   bool out = k->result == WK__CUDNN_Y || is_whole(out_channels(k));
   return in && out;
@@ -69,10 +69,10 @@ bool wk__cuda_has_windows(const wk__cudnn_convolution *k) {
   for (int d = 0; d < k->dims; d++)
     if (k->padding[d] < 0 || k->x[2 + d] == 0 || k->y[2 + d] == 0 || k->w[2 + d] == 0) return false;
   if (k->result == WK__CUDNN_X && classes(k) > MOST_CLASSES) return false;
-  return k->groups == 1 || wk__cuda_is_in_pieces(k);
+  return k->groups == 1 || is_in_pieces(k);
 }
 
-static bool is_plain(const wk__cudnn_convolution *k) {
+bool wk__cuda_is_plain_product(const wk__cudnn_convolution *k) {
   for (int d = 0; d < k->dims; d++)
     if (k->w[2 + d] != 1 || k->stride[d] != 1 || k->padding[d] != 0) return false;
   return true;
@@ -376,7 +376,7 @@ static wk_status take_bias(run *r, wk_tensor *bias) {
 
 static wk_status compute(run *r, bool *out_done) {
   *out_done = true;
-  if (is_plain(r->kind)) return multiply(r);
+  if (wk__cuda_is_plain_product(r->kind)) return multiply(r);
   switch (r->kind->result) {
     case WK__CUDNN_Y:
       return forward(r, out_done);
@@ -391,7 +391,7 @@ wk_status wk__cuda_windows_run(const wk__cudnn_convolution *k, wk_tensor *x, wk_
                                wk_tensor *bias, bool *out_done) {
   run r = {.kind = k, .stream = wk__cuda_stream_of(wk__stream_of(y->device)), .groups = k->groups};
   bool of_x = k->result == WK__CUDNN_X, of_w = k->result == WK__CUDNN_W, of_y = k->result == WK__CUDNN_Y;
-  bool pieces = !is_plain(k);
+  bool pieces = !wk__cuda_is_plain_product(k);
   wk_tensor *wanted = of_x ? x : of_w ? w : y;
   r.x = of_x ? result(x, false) : operand(x, pieces);
   r.y = of_y ? result(y, false) : operand(y, pieces);

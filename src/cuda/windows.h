@@ -2,13 +2,14 @@
 #ifndef WICK_CUDA_WINDOWS_H
 #define WICK_CUDA_WINDOWS_H
 
+#include "codegen/ptx_windows.h"
 #include "cuda/cudnn.h"
 #include "tensor/tensor.h"
 
 /* Whether there is such a product: of groups whose channels are eights, or of one group. */
 bool wk__cuda_has_windows(const wk__cudnn_convolution *kind);
-/* Whether channels are eights, so that no operand is copied for it. */
-bool wk__cuda_is_in_pieces(const wk__cudnn_convolution *kind);
+/* Whether it has one tap and a stride of 1, so that rows of x and y belong together. */
+bool wk__cuda_is_plain_product(const wk__cudnn_convolution *kind);
 
 /* The kind's result from the other two, in dims as PyTorch has them (images, channels, ...), of any strides: operands
  * that do not have their channels last are copied, and so is such a result. `bias`: of each channel of the result y or
