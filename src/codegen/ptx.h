@@ -56,11 +56,12 @@ typedef struct wk__ptx_shape {
   uint8_t capability; /* of the device: 90 */
   uint8_t wide;       /* positions need 64 bits */
   uint8_t walkers;
-  uint8_t together;          /* pointwise: several launches in one, whose arguments are a table */
-  uint8_t whole;             /* rows and their parts: no element of a step is beyond the last */
-  uint8_t phased, phase;     /* parts, whole: of nests of several phases, the kernel's */
-  uint8_t carries, reserved; /* carries: rows over two loops, of which the inner one has 32 elements or more */
-  uint16_t kept;             /* long rows: accesses (bits) whose elements stay in shared memory for later phases */
+  uint8_t together;      /* pointwise: several launches in one, whose arguments are a table */
+  uint8_t whole;         /* rows and their parts: no element of a step is beyond the last */
+  uint8_t phased, phase; /* parts, whole: of nests of several phases, the kernel's */
+  uint8_t carries;       /* rows over two loops, of which the inner one has 32 elements or more */
+  uint8_t vectors;       /* scans: what moves by one along the rows goes 16 bytes at a time */
+  uint16_t kept;         /* long rows: accesses (bits) whose elements stay in shared memory for later phases */
   uint16_t moves[WK__MAX_WALKERS]; /* by walker: two bits a loop */
 } wk__ptx_shape;
 static inline int wk__ptx_move(const wk__ptx_shape *s, int walker, int loop) {

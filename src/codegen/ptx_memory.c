@@ -356,9 +356,9 @@ static void store_one(ptx_writer *w, int dtype, const char *value, place at, con
 
 bool ptx_is_vector(const ptx_writer *w, const wk__instr *i) {
   const wk__access *a = &w->nest->accesses[i->extra];
-  int item = item_of(w, i->extra);
-  return w->shape->mode == WK__PTX_POINTWISE && w->shape->each > 1 && item > 1 && w->shape->p && !a->has_indirect &&
-         !a->may_leave && wk__ptx_move(w->shape, i->extra, element_loop(w)) == WK__PTX_ONE;
+  bool neighbours = w->shape->vectors || (w->shape->mode == WK__PTX_POINTWISE && w->shape->each > 1 && w->shape->p);
+  return neighbours && item_of(w, i->extra) > 1 && !a->has_indirect && !a->may_leave &&
+         wk__ptx_move(w->shape, i->extra, element_loop(w)) == WK__PTX_ONE;
 }
 
 /* Words of a vector access: 32 bits each, or 64 for large elements. */

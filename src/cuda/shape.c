@@ -116,10 +116,25 @@ static void keep_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__
   }
 }
 
+/* Pieces of 16 bytes of what moves by one along the rows, from their beginning on. */
+static bool rows_are_in_pieces(const wk__nest *nest, const wk__binding *b) {
+  for (int a = 0; a < b->access_count; a++) {
+    int64_t item = wk__shape_item(nest, a);
+    if (b->stride[a][b->p] != 1 || nest->accesses[a].has_indirect || nest->accesses[a].may_leave) continue;
+    if (((uintptr_t)b->base[a] + (uintptr_t)(b->start[a] * item)) % 16) return false;
+    for (int d = 0; d < b->p; d++)
+      if (b->stride[a][d] * item % 16) return false;
+  }
+  return true;
+}
+
+/* A thread has a row to itself, so what it reads at once has to be lines of memory. */
 static void set_scan(const wk__nest *nest, const wk__binding *b, wk__ptx_shape *s) {
+  enum { STEP = 32 };
   s->warps = wk__shape_chunks(b) > 1 ? 2 : 1;
   s->mode = s->warps > 1 ? WK__PTX_SCAN_PARTS : WK__PTX_SCANS;
   s->each = nest->instr_count <= 24 && b->r == 1 ? 8 : LARGE_STEP;
+  if (s->each == 8 && wk__shape_length(b) % STEP == 0 && rows_are_in_pieces(nest, b)) s->each = STEP, s->vectors = true;
 }
 
 static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {

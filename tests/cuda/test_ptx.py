@@ -227,7 +227,9 @@ for length in (1, 7, 8, 100, 4096, 4097, 12_288):
     check(f"cumsum {length}", lambda x: (x.cumsum(1), x.t().cumsum(0), x.t().contiguous().cumsum(0)), x)
     check(f"cumprod {length}", lambda x: (1 + x / 100).cumprod(1), x)
 for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool):
-    check(f"{dtype}", lambda x: x.cumsum(1), (torch.randn(3, 5000) * 3).to(dtype))
+    for length in (5000, 64, 8192):  # the latter in vectors
+        check(f"{dtype} {length}", lambda x: x.cumsum(1), (torch.randn(3, length) * 3).to(dtype))
+        check(f"{dtype} {length}, a part", lambda x: x[:, 1:].cumsum(1), (torch.randn(3, length) * 3).to(dtype))
 check("one row", lambda x: x.cumsum(0), torch.randn(20_000))
 check("in the middle", lambda x: x.cumsum(1), torch.randn(4, 50, 6))
 fused = torch.compile(lambda x, r: ((x.exp() * r).cumsum(1) * 3 + x, x * 2))
