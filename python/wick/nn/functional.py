@@ -33,6 +33,7 @@ _LATE = {
     "norm": "instance_norm local_response_norm",
     "unpool": "fractional_max_pool2d fractional_max_pool2d_with_indices fractional_max_pool3d "
     "fractional_max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d",
+    "scaled": "ScalingType SwizzleType scaled_mm",
     "resample": "affine_grid grid_sample interpolate upsample upsample_bilinear upsample_nearest",
 }
 _FILE_OF = _files_of(_LATE)
