@@ -8,9 +8,11 @@ call beside the first eager one, and memory, in processes of their own. Medians 
 """
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import torch
@@ -43,9 +45,9 @@ def compiled(t, f):
 
 
 def copy(t, dtype):
-    x = t.empty(1 << 28, device="cuda", dtype=t.uint8)
+    x = t.empty(1 << 26, device="cuda")
     y = t.empty_like(x)
-    return 2 * x.numel(), lambda: y.copy_(x)
+    return 8 * x.numel(), lambda: y.copy_(x)
 
 
 def matrix(t, dtype, *sizes):
@@ -106,7 +108,16 @@ def transposed(t, dtype):
 
 def adamw(t, dtype):
     """124 million parameters in the shapes of GPT-2: of each, its gradient and two moments, seven numbers move."""
-    shapes = [(50304, 768), (1024, 768)] + 12 * [(768,), (768,), (2304, 768), (2304,), (768, 768), (768,), (768,), (768,)]
+    shapes = [(50304, 768), (1024, 768)] + 12 * [
+        (768,),
+        (768,),
+        (2304, 768),
+        (2304,),
+        (768, 768),
+        (768,),
+        (768,),
+        (768,),
+    ]
     shapes += 12 * [(3072, 768), (3072,), (768, 3072), (768,)] + [(768,), (768,)]
     parameters = [t.nn.Parameter(t.randn(*s, device="cuda", dtype=dtype)) for s in shapes]
     for p in parameters:
@@ -115,7 +126,19 @@ def adamw(t, dtype):
     return 7 * sum(p.numel() * p.element_size() for p in parameters), optimizer.step
 
 
-KERNELS = [add, softmax, bias_gelu, cross_entropy, dropout_add, rms_norm, layer_norm, cumsum, columns, transposed, adamw]
+KERNELS = [
+    add,
+    softmax,
+    bias_gelu,
+    cross_entropy,
+    dropout_add,
+    rms_norm,
+    layer_norm,
+    cumsum,
+    columns,
+    transposed,
+    adamw,
+]
 
 
 def kernels(args):
@@ -145,20 +168,31 @@ def kernels(args):
 # ---- the host's time ----
 
 
+def sum_of_eight(t):
+    a, b = t.randn(8, device="cuda"), t.randn(8, device="cuda")
+    return lambda: a + b
+
+
+def region(count):
+    """A compiled function of as many kernels: softmax of rows and of columns in turns, which do not fuse."""
+
+    def softmaxes(x):
+        for k in range(count):
+            x = x.softmax(k % 2)
+        return x
+
+    x, g = wick.randn(64, 64, device="cuda"), compiled(wick, softmaxes)
+    return lambda: g(x)
+
+
 def calls(args):
     for t in (wick, torch):
-        a, b = t.randn(8, device="cuda"), t.randn(8, device="cuda")
-        print(f"{t.__name__}: a + b of 8 floats {microseconds(t, lambda: a + b, args, wait=False):.2f} us of the host")
+        print(
+            f"{t.__name__}: a + b of 8 floats {microseconds(t, sum_of_eight(t), args, wait=False):.2f} us of the host"
+        )
     for count in (1, 10, 100):
-        x = wick.randn(64, 64, device="cuda")
-
-        def region(x, count=count):  # as many kernels: rows, then columns, do not fuse
-            for k in range(count):
-                x = x.softmax(k % 2)
-            return x
-
-        g = compiled(wick, region)
-        print(f"compiled call of {count} kernels {microseconds(wick, lambda: g(x), args, wait=False):.2f} us of the host")
+        us = microseconds(wick, region(count), args, wait=False)
+        print(f"compiled call of {count} kernels {us:.2f} us of the host", flush=True)
 
 
 # ---- what tensor cores do ----
@@ -178,13 +212,14 @@ def attention(args):
             out = forward()
             work = 2 * 2 * shape[0] * shape[1] * length * length * size / 2 / 1e6  # the half below the diagonal
             there = microseconds(t, forward, args)
-            back = microseconds(t, lambda t=t, o=out, i=(q, k, v), g=g: t.autograd.grad(o, i, g, retain_graph=True), args)
+            back = microseconds(
+                t, lambda t=t, o=out, i=(q, k, v), g=g: t.autograd.grad(o, i, g, retain_graph=True), args
+            )
             line += f"  {t.__name__} {work / there:.0f} / {2.5 * work / back:.0f}"
         print(line, flush=True)
 
 
 def products(args):
-    f = wick.nn.functional
     for m, n, k in ((8192, 3072, 768), (8192, 768, 3072), (8192, 2304, 768), (8192, 768, 768), (8192, 50304, 768)):
         line = f"linear {m} x {n} x {k}, us:"
         for t in (wick, torch):
@@ -232,9 +267,6 @@ print("steps, ms:", " ".join("%.0f" % (s * 1e3) for s in times))
 
 def first(args):
     """Without what the driver and wick keep on disk."""
-    import os
-    import tempfile
-
     bench = os.path.dirname(os.path.abspath(__file__))
     for net, batch in (("gpt2", 8), ("resnet50", 64)):
         for engine in ("wick", "torch"):
@@ -243,7 +275,11 @@ def first(args):
                     continue
                 program = FIRST.format(engine=engine, bench=bench, net=net, batch=batch, compiled=quick)
                 with tempfile.TemporaryDirectory() as folder:
-                    env = os.environ | {"CUDA_CACHE_DISABLE": "1", "WICK_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
+                    env = os.environ | {
+                        "CUDA_CACHE_DISABLE": "1",
+                        "WICK_CACHE_DIR": folder,
+                        "TORCHINDUCTOR_CACHE_DIR": folder,
+                    }
                     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
                 print(f"{engine}{' compiled' if quick else ''}, {net}:", done.stdout or done.stderr[-600:], flush=True)
 

@@ -8,7 +8,7 @@ A line is the best time of a step on each engine, in the time that the processor
 wick's ratio to the best of PyTorch's. The networks are written out in nets.py, on both the same: ResNet-18 and -50, EfficientNet-B0,
 MobileNetV3-Large, ConvNeXt-T, ViT-S/16 and -B/16, an LSTM of two layers of 256, GPT-2 and BERT base. Random values, float32; training is cross
 entropy, backward and SGD with momentum, inference is eval mode without gradients, and what onnxruntime and OpenVINO do alone:
-from PyTorch's module. --profile prints wick's own time by kernel. --amp: forward under autocast to bfloat16. On a device other than
+from PyTorch's module. An engine with " last" behind it has the channels of its images last. --profile prints wick's own time by kernel. --amp: forward under autocast to bfloat16. On a device other than
 the CPU the time is the clock's, and is waited for.
 """
 
@@ -49,10 +49,13 @@ def prepare(engine, name, what, args):
     """A function that does one step."""
     if engine in ("onnxruntime", "OpenVINO"):
         return prepare_runtime(engine, name, args)
+    last, engine = engine.endswith(" last"), engine.removesuffix(" last")
     t, compiled = wick if "wick" in engine else torch, engine != "wick" and engine != "PyTorch"
     t.manual_seed(0)
     net = NETWORKS[name](t).to(args.device)
     x, target = inputs(t, name, args.batch, args.size, args.device)
+    if last and x.dim() == 4:
+        net, x = (v.to(memory_format=t.channels_last) for v in (net, x))
     options = {"options": {"wait": True}} if t is wick else {}
     if "max-autotune" in engine:
         options = {"mode": "max-autotune"}
