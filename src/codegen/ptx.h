@@ -110,6 +110,9 @@ typedef struct wk__ptx_kernel {
   int states;
 } wk__ptx_kernel;
 
+/* Whether kernels for a device wait for those in front of them as the first thing they do, and let those behind them
+ * begin: launches may overlap then. */
+bool wk__ptx_waits(int capability);
 /* WK_UNSUPPORTED: it is tier 0's. `provenance` becomes a comment, or NULL. */
 WK_MUST_USE wk_status wk__ptx_write(const wk__nest *nest, const wk__ptx_shape *shape, const char *provenance,
                                     wk__ptx_kernel *out);

@@ -228,8 +228,14 @@ static void find_launch(ptx_writer *w) {
   ptx_line(w, "sub.u32 %%block, %%block, %%before;");
 }
 
+bool wk__ptx_waits(int capability) { return capability >= 90; }
+
 /* %row: the number of what the thread, warp or block does. */
 static void write_beginning(ptx_writer *w) {
+  if (wk__ptx_waits(w->shape->capability)) {
+    ptx_line(w, "griddepcontrol.launch_dependents;");
+    ptx_line(w, "griddepcontrol.wait;");
+  }
   ptx_line(w, ".reg .b32 %%thread, %%block, %%threads, %%lane32, %%warp;");
   ptx_line(w, "mov.u32 %%block, %%ctaid.x;");
   if (w->shape->together) find_launch(w);

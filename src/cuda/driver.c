@@ -21,6 +21,9 @@ static wk_status find_functions(void *library) {
     return wk_fail(WK_RUNTIME_ERROR, "The NVIDIA driver on your system is too old: it has no %s", #name);
   WK__CUDA_FUNCTIONS(X)
 #undef X
+#define X(name, args) *(void **)&found.name = dlsym(library, #name);
+  WK__CUDA_NEWER_FUNCTIONS(X)
+#undef X
   wk__cuda = found;
   return WK_OK;
 }

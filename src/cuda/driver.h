@@ -111,6 +111,12 @@ typedef struct CUDA_KERNEL_NODE_PARAMS { /* _v2 */
   CUcontext ctx;
 } CUDA_KERNEL_NODE_PARAMS;
 
+/* An edge between two kernels of which the second begins early and waits for the first by itself. */
+typedef struct CUgraphEdgeData {
+  unsigned char from_port, to_port, type, reserved[5];
+} CUgraphEdgeData;
+enum { CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1 };
+
 /* What is called of the driver. */
 #define WK__CUDA_FUNCTIONS(X)                                                                                          \
   X(cuInit, (unsigned flags))                                                                                          \
@@ -190,9 +196,15 @@ typedef struct CUDA_KERNEL_NODE_PARAMS { /* _v2 */
   X(cuGetErrorName, (CUresult result, const char **name))                                                              \
   X(cuGetErrorString, (CUresult result, const char **text))
 
+/* Those of newer drivers, which may be NULL. */
+#define WK__CUDA_NEWER_FUNCTIONS(X) \
+  X(cuGraphAddDependencies_v2,      \
+    (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count))
+
 typedef struct wk__cuda_functions {
 #define X(name, args) CUresult(*name) args;
   WK__CUDA_FUNCTIONS(X)
+  WK__CUDA_NEWER_FUNCTIONS(X)
 #undef X
 } wk__cuda_functions;
 

@@ -36,6 +36,7 @@ typedef struct note {
   unsigned grid[3], threads, shared;
   int32_t first_word, word_count, first_place, place_count;
   bool stale; /* without a function: memory has other words */
+  bool waits; /* wk__cuda_work's */
   CUgraphNode node;
 } note;
 
@@ -421,6 +422,7 @@ static wk_status note_work(wk__recording *r, const wk__cuda_work *w) {
             .grid = {w->grid[0], w->grid[1], w->grid[2]},
             .threads = w->threads,
             .shared = w->shared,
+            .waits = w->waits,
             .first_place = (int32_t)r->place_count};
   if (!n.function && !note_filled(r, w, &n)) return WK_OK;
   WK_TRY(copy_words(r, w, &n));
@@ -507,28 +509,37 @@ static void write_places(wk__recording *r, const uint64_t *begins) {
   }
 }
 
+/* A kernel that waits by itself may begin while the one in front of it still runs. */
+static wk_status add_kernel_node(wk__recording *r, note *n, const note *last) {
+  static const CUgraphEdgeData early = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                        .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+  void *params[] = {r->words + n->first_word};
+  CUDA_KERNEL_NODE_PARAMS p = params_of(n, params);
+  bool overlaps = n->waits && last && last->function && wk__cuda.cuGraphAddDependencies_v2;
+  const CUgraphNode *behind = last && !overlaps ? &last->node : NULL;
+  WK_TRY(WK__CUDA(cuGraphAddKernelNode_v2, &n->node, r->graph, behind, behind != NULL, &p));
+  return overlaps ? WK__CUDA(cuGraphAddDependencies_v2, r->graph, &last->node, &n->node, &early, 1) : WK_OK;
+}
+
+static wk_status add_library_node(wk__recording *r, note *n, const note *last) {
+  CUgraph given = library_for(r, n, r->begins)->graph;
+  return WK__CUDA(cuGraphAddChildGraphNode, &n->node, r->graph, last ? &last->node : NULL, last != NULL, given);
+}
+
 static wk_status close_recording(wk__recording *r, const uint64_t *begins) {
   WK_TRY(sort_places(r));
   write_places(r, begins);
   WK_TRY(wk__cuda_enter(r->stream->device));
   WK_TRY(WK__CUDA(cuGraphCreate, &r->graph, 0));
-  const CUgraphNode *last = NULL;
+  const note *last = NULL;
   for (int64_t i = 0; i < r->note_count; i++) {
     note *n = &r->notes[i];
     if (!n->function && !n->library) {
       make_stale(r, (int32_t)i);
       continue;
     }
-    if (n->library) {
-      CUgraph given = library_for(r, n, r->begins)->graph;
-      WK_TRY(WK__CUDA(cuGraphAddChildGraphNode, &n->node, r->graph, last, last != NULL, given));
-      last = &n->node;
-      continue;
-    }
-    void *params[] = {r->words + n->first_word};
-    CUDA_KERNEL_NODE_PARAMS p = params_of(n, params);
-    WK_TRY(WK__CUDA(cuGraphAddKernelNode_v2, &n->node, r->graph, last, last != NULL, &p));
-    last = &n->node;
+    WK_TRY(n->library ? add_library_node(r, n, last) : add_kernel_node(r, n, last));
+    last = n;
   }
   return add_variant(r);
 }

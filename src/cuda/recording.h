@@ -38,6 +38,7 @@ typedef struct wk__cuda_work {
   CUfunction function;
   wk__cuda_held *held; /* that the function is of; NULL: it stays as long as the process */
   unsigned grid[3], threads, shared;
+  bool waits;  /* the function waits for what is in front of it by itself, so that it may begin early */
   void *to;    /* without a function: memory that was taken for it */
   void *words; /* one structure by value, of 8-byte words */
   int word_count;

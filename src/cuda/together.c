@@ -41,6 +41,7 @@ static wk_status launch_table(const table *t, wk__cuda_stream *s, const char *me
                                            .held = t->kernel->held,
                                            .grid = {(unsigned)t->blocks, 1, 1},
                                            .threads = 256,
+                                           .waits = wk__ptx_waits(t->kernel->shape.capability),
                                            .words = args,
                                            .word_count = WK__PTX_TOGETHER_ARGS,
                                            .addresses = addresses,

@@ -219,6 +219,7 @@ CUresult memory_unpin(void *bytes);
 #pragma GCC visibility push(default)
 #define X(name, args) CUresult name args;
 WK__CUDA_FUNCTIONS(X)
+WK__CUDA_NEWER_FUNCTIONS(X)
 #undef X
 #pragma GCC visibility pop
 

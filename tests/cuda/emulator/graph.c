@@ -252,6 +252,20 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *out_node, CUgraph graph, const CUg
   return CUDA_SUCCESS;
 }
 
+/* Edges add nothing to the order. A kernel at both ends is all that the driver asks of an early one. */
+CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                   const CUgraphEdgeData *edges, size_t count) {
+  EMULATOR_LOCKED;
+  if (!object_is(graph, OBJECT_GRAPH) || graph->origin || (count && (!from || !to))) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++) {
+    if (!object_is(from[i], OBJECT_NODE) || !object_is(to[i], OBJECT_NODE)) return CUDA_ERROR_INVALID_VALUE;
+    if (from[i]->graph != graph || to[i]->graph != graph) return CUDA_ERROR_INVALID_VALUE;
+    bool early = edges && edges[i].type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+    if (early && (!from[i]->operation.function || !to[i]->operation.function)) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
 /* A child becomes its nodes; the last one stands for it. */
 CUresult cuGraphAddChildGraphNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *behind, size_t count,
                                   CUgraph child) {

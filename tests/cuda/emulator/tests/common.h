@@ -16,6 +16,7 @@
 
 #define X(name, args) CUresult name args;
 WK__CUDA_FUNCTIONS(X)
+WK__CUDA_NEWER_FUNCTIONS(X)
 #undef X
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
