@@ -229,10 +229,13 @@ static wk_status provided(const operands *given, const conv *c, const int64_t *p
   wk_tensor **result = o.result == WK__CUDNN_Y ? &o.y : o.result == WK__CUDNN_X ? &o.x : &o.w, *wanted = *result;
   *out_done = false;
   if (is_large(o.x) || is_large(o.w) || is_large(o.y) || wk__cuda_float_type(o.x) < 0) return WK_OK;
-  bool by_channel = c->groups > 1 && c->groups == wk__size(o.x, 1); /* in planes: several times faster so */
-  bool last = c->dims == 2 && !by_channel && wk__has_channels_last(o.result == WK__CUDNN_W ? o.x : wanted);
+  bool last = c->dims == 2 && wk__has_channels_last(o.result == WK__CUDNN_W ? o.x : wanted);
   wk__cudnn_convolution kind = kind_of(&o, c, padding, last);
   bool depthwise = wk__cuda_is_depthwise(&kind);
+  if (!depthwise && last && c->groups > 1 && c->groups == wk__size(o.x, 1)) { /* in planes: several times faster so */
+    last = false, kind = kind_of(&o, c, padding, last);
+    depthwise = wk__cuda_is_depthwise(&kind);
+  }
   if (!depthwise && (!wk__cuda_switches.cudnn || !wk__cudnn_version())) return WK_OK;
   const char *format = last ? "channels_last" : "contiguous_format";
   o.x = laid_out(o.x, format), o.w = laid_out(o.w, format), o.y = laid_out(o.y, format);
