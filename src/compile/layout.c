@@ -11,10 +11,11 @@
  * Backward passes are left as they are: their convolutions gain nothing.
  *
  * A device may have a library that copies planes inside of each convolution (convolves_last of its table). There all
- * convolutions but those of groups belong to chains, forward and backward, and so do batch norms, their gradients and
- * maxima of windows. A graph whose derivative outlives it is laid out before the derivative is made: the rules give
- * gradients as the images lie, and what backward keeps lies as forward has it. The copies are then _laid_out, which
- * gives gradients back as they were. Bits are the same but for the library's algorithm.
+ * convolutions but those of groups belong to chains, forward and backward, with those of one channel a group that the
+ * device takes so (convolves_each_last), and so do batch norms, their gradients and maxima of windows. A graph whose
+ * derivative outlives it is laid out before the derivative is made: the rules give gradients as the images lie, and
+ * what backward keeps lies as forward has it. The copies are then _laid_out, which gives gradients back as they were.
+ * Bits are the same but for the library's algorithm.
  *
  * Images of symbolic sizes are left as they are: what is faster is not known.
  *
@@ -25,7 +26,8 @@ enum {
   COPY_COST = 8,    /* bytes for each one that is copied into another order: read, written, and not in runs */
   STRIDED_GAIN = 5, /* halves of a byte for each one that a strided depthwise convolution reads or writes, */
   GAIN = 2,         /* and that another one does */
-  /* On devices: planes are read and written by tiles; the library copies what a convolution reads and writes. */
+  /* On devices: planes are read and written by tiles; the library copies what a convolution reads and writes. One of
+   * one channel a group is faster by no less. */
   DEVICE_COPY_COST = 3,
   DEVICE_GAIN = 4,
 };
@@ -34,9 +36,10 @@ typedef struct layouts {
   wk__graph *graph;
   wk_device device;                                         /* of the images */
   bool (*convolves_last)(wk_device device, wk_dtype dtype); /* the device's; NULL: by the CPU */
-  bool found;                                               /* there is a convolution */
-  bool taped;                                               /* a derivative is yet to be made of the graph */
-  bool other_sums, always;                                  /* always: also where the copies cost more */
+  bool (*convolves_each_last)(wk_device device, int64_t kernel, int64_t stride);
+  bool found;              /* there is a convolution */
+  bool taped;              /* a derivative is yet to be made of the graph */
+  bool other_sums, always; /* always: also where the copies cost more */
   bool *changed;
   uint32_t count;          /* of nodes that were there */
   uint32_t *chain;         /* by number: another node of its chain, or itself, the first */
@@ -76,9 +79,32 @@ static bool is_of_groups(const wk__graph_node *n) {
   return !wk_int_same(n->args[WK__ARG(convolution, groups)].integer, wk_int_of(1));
 }
 
+static bool are_all(const wk__graph_arg *list, int64_t value) {
+  wk__integer_span span = wk__graph_arg_integers(list);
+  for (uint32_t i = 0; i < span.count; i++)
+    if (!wk_int_same(span.items[i], wk_int_of(value))) return false;
+  return true;
+}
+
+static int64_t first_integer(const wk__graph_arg *list) {
+  wk__integer_span span = wk__graph_arg_integers(list);
+  return span.count && wk_int_is_known(span.items[0]) ? span.items[0].bits : 1;
+}
+
+/* By the device's own kernels. */
+static bool takes_each(const layouts *l, const wk__graph_node *n) {
+  const wk_tensor *weight = arg_value(n, WK__ARG(convolution, weight));
+  const wk__graph_arg *strides = &n->args[WK__ARG(convolution, stride)];
+  int64_t kernel = weight->sizes[2].bits, stride = first_integer(strides);
+  if (!l->convolves_each_last || !is_depthwise(n) || weight->sizes[3].bits != kernel) return false;
+  if (!are_all(strides, stride) || !are_all(&n->args[WK__ARG(convolution, dilation)], 1)) return false;
+  return l->convolves_each_last(l->device, kernel, stride);
+}
+
 static bool takes_convolution(const layouts *l, const wk__graph_node *n) {
   const wk_tensor *weight = arg_value(n, WK__ARG(convolution, weight));
-  if (l->convolves_last) return l->convolves_last(l->device, n->value->dtype) && is_known(weight) && !is_of_groups(n);
+  if (l->convolves_last)
+    return l->convolves_last(l->device, n->value->dtype) && is_known(weight) && (!is_of_groups(n) || takes_each(l, n));
   bool floating = n->value->dtype == WK_FLOAT32 || n->value->dtype == WK_FLOAT64; /* others go through other kernels */
   if (!floating || n->args[WK__ARG(convolution, transposed)].boolean || !is_known(weight)) return false;
   bool one_tap = weight->sizes[2].bits == 1 && weight->sizes[3].bits == 1;
@@ -182,8 +208,7 @@ static void count_gain(const layouts *l, const wk__graph_node *n) {
   if (is_weight_gradient(n)) count_weight_gradient(l, n);
   if (n->op != WK__OP(convolution)) return;
   const wk_tensor *in = arg_value(n, WK__ARG(convolution, input));
-  wk__integer_span stride = wk__graph_arg_integers(&n->args[WK__ARG(convolution, stride)]);
-  bool strided = is_depthwise(n) && stride.count && stride.items[0].bits > 1;
+  bool strided = is_depthwise(n) && first_integer(&n->args[WK__ARG(convolution, stride)]) > 1;
   int64_t gain = l->convolves_last ? DEVICE_GAIN : strided ? STRIDED_GAIN : GAIN;
   add(l, n, gain * (bytes_of(in) + bytes_of(n->value)));
   l->gains[first_of(l, n->number)] = true;
@@ -311,6 +336,7 @@ static bool find_device(layouts *l) {
     l->device = n->value->device;
     l->convolves_last =
         type && type->convolves_last && type->convolves_last(l->device, n->value->dtype) ? type->convolves_last : NULL;
+    l->convolves_each_last = l->convolves_last ? type->convolves_each_last : NULL;
   }
   return l->found && (l->convolves_last || (l->device.type == WK_CPU && !l->taped));
 }

@@ -17,13 +17,20 @@ enum { MOST_COLUMNS = 128, BLOCKS_A_MULTIPROCESSOR = 8 };
 
 static bool is_even(const int32_t *of) { return of[0] == of[1]; }
 
+static bool is_kernel(int64_t size) { return size == 3 || size == 5 || size == 7; }
+
+bool wk__cuda_convolves_each_last(wk_device device, int64_t kernel, int64_t stride) {
+  (void)device;
+  return is_kernel(kernel) && stride <= 2;
+}
+
 bool wk__cuda_is_depthwise(const wk__cudnn_convolution *k) {
   int kernel = k->w[2], stride = k->stride[0];
   bool small = k->type == WK__MEMORY_F16 || k->type == WK__MEMORY_BF16 || k->type == WK__MEMORY_F32;
   if (k->dims != 2 || !small || k->groups != k->x[1] || k->groups != k->y[1]) return false;
   if (!is_even(k->w + 2) || !is_even(k->stride) || k->dilation[0] != 1 || k->dilation[1] != 1) return false;
+  if (!is_kernel(kernel) || k->padding[0] < 0 || k->padding[1] < 0) return false;
   if (k->channels_last && stride > 2) return false;
-  if ((kernel != 3 && kernel != 5 && kernel != 7) || k->padding[0] < 0 || k->padding[1] < 0) return false;
   /* The threads' sums are not in the order of the products by columns. */
   if (k->result == WK__CUDNN_W) return k->x[0] > 0 && !wk__cuda_products_are("exact");
   return k->result == WK__CUDNN_X || stride <= 2;

@@ -38,4 +38,5 @@ const wk__device_type wk__cuda_device_type = {
     .generator = &wk__philox_generator_type,
     .fuses_attention = wk__cuda_fuses_attention,
     .convolves_last = wk__cuda_convolves_last,
+    .convolves_each_last = wk__cuda_convolves_each_last,
 };

@@ -227,6 +227,8 @@ struct wk__device_type {
   bool (*fuses_attention)(wk_device device); /* _fused_attention is there, for small floats; NULL: no */
   /* Convolutions of the dtype take images with the channels last as they lie, and copy others. NULL: no. */
   bool (*convolves_last)(wk_device device, wk_dtype dtype);
+  /* So do, of those dtypes, convolutions of one channel a group by that square kernel and stride. NULL: no. */
+  bool (*convolves_each_last)(wk_device device, int64_t kernel, int64_t stride);
 };
 
 /* ---- the registry (registry.c) ---- */
