@@ -15,7 +15,9 @@
  * device takes so (convolves_each_last), and so do batch norms, their gradients and maxima of windows. A graph whose
  * derivative outlives it is laid out before the derivative is made: the rules give gradients as the images lie, and
  * what backward keeps lies as forward has it. The copies are then _laid_out, which gives gradients back as they were.
- * Bits are the same but for the library's algorithm.
+ * Bits are the same but for the library's algorithm and the gradients of weights of one channel a group.
+ *
+ * An image that is permuted so that its channels are the last dim, for a norm of rows, gives rows without a copy then.
  *
  * Images of symbolic sizes are left as they are: what is faster is not known.
  *
@@ -45,6 +47,7 @@ typedef struct layouts {
   uint32_t *chain;         /* by number: another node of its chain, or itself, the first */
   int64_t *worth;          /* by number of a chain's first node: bytes that it saves, doubled */
   bool *gains;             /* likewise: it holds a convolution */
+  bool *rows;              /* by number: rows of channels of a chain's image */
   wk__graph_node **copies; /* by number of an image: its copy in the other layout; NULL: none yet */
 } layouts;
 
@@ -160,11 +163,11 @@ static bool means_places(const wk__graph_node *n) {
          is_spatial(&n->args[WK__ARG(mean_dim, dim)]);
 }
 
-/* It makes no image, and the same of an image in either layout. */
+/* It makes no image, and the same of an image in either layout; of rows: but for strides, on which nothing depends. */
 static bool reads_either(const layouts *l, const wk__graph_node *n) {
   if (n->kind != WK__GRAPH_CALL || (n->flags & WK__GRAPH_TAPED && !l->taped)) return false;
   bool sums = n->op == WK__OP(_channel_moments) || n->op == WK__OP(_channel_sums) || is_weight_gradient(n);
-  return means_places(n) || (l->convolves_last && sums);
+  return means_places(n) || (l->convolves_last && (sums || l->rows[n->number]));
 }
 
 /* ===================================================== chains =================================================== */
@@ -193,6 +196,53 @@ static void find_chains(const layouts *l) {
   }
 }
 
+/* ====================================================== rows ==================================================== */
+
+static bool is_permuted_to_rows(const wk__graph_node *n) {
+  static const int64_t order[] = {0, 2, 3, 1};
+  if (n->kind != WK__GRAPH_CALL || n->op != WK__OP(permute)) return false;
+  wk__integer_span dims = wk__graph_arg_integers(&n->args[WK__ARG(permute, dims)]);
+  for (uint32_t d = 0; d < dims.count; d++)
+    if (dims.count != WK_COUNT(order) || (dims.items[d].bits & 3) != order[d]) return false;
+  return dims.count > 0;
+}
+
+static bool is_rows(const layouts *l, const wk__graph_node *n) { return n->number < l->count && l->rows[n->number]; }
+
+static bool may_be_rows(const layouts *l, const wk__graph_node *n) {
+  if (n->kind != WK__GRAPH_CALL || (n->flags & WK__GRAPH_TAPED && !l->taped) || wk__graph_is_list(n)) return false;
+  if (is_permuted_to_rows(n)) return is_in_chain(l, n->args[0].node);
+  if (!is_pointwise(n->op) && n->op != WK__OP(_to_copy)) return false;
+  wk__arg_cursor cursor = {0};
+  for (wk__graph_node **arg; (arg = wk__graph_next_arg(n, &cursor));)
+    if (is_rows(l, *arg)) return true;
+  return false;
+}
+
+/* Each gives the same of rows of any strides. */
+static bool is_norm_of_rows(const wk__graph_node *n) {
+  return n->kind == WK__GRAPH_CALL &&
+         (n->op == WK__OP(native_layer_norm) || n->op == WK__OP(_layer_norm_backward_input) ||
+          n->op == WK__OP(_layer_norm_backward_weight));
+}
+
+/* A view of an image whose last dim is its channels, and what is computed of it element by element, lie as the image
+ * does. Others than norms of rows may mind: then it is not one of `rows`. */
+static void find_rows(const layouts *l) {
+  const wk__graph *g = l->graph;
+  if (!l->convolves_last) return;
+  for (const wk__graph_node *n = g->first; n; n = n->next) l->rows[n->number] = may_be_rows(l, n);
+  for (int64_t i = 0; i < g->output_count; i++) l->rows[g->outputs[i]->number] = false;
+  for (int64_t i = 0; i < g->mutation_count; i++) l->rows[g->mutations[i].node->number] = false;
+  for (const wk__graph_node *n = g->last; n; n = n->previous) {
+    if (l->rows[n->number] || is_norm_of_rows(n)) continue;
+    wk__arg_cursor cursor = {0};
+    for (wk__graph_node **arg; (arg = wk__graph_next_arg(n, &cursor));) l->rows[(*arg)->number] = false;
+  }
+}
+
+/* ===================================================== worth ==================================================== */
+
 static void add(const layouts *l, const wk__graph_node *member, int64_t worth) {
   l->worth[first_of(l, member->number)] += worth;
 }
@@ -214,11 +264,13 @@ static void count_gain(const layouts *l, const wk__graph_node *n) {
   l->gains[first_of(l, n->number)] = true;
 }
 
-/* Each image is copied once, whoever uses it. `copies` is the mark of those that are counted. */
+/* Each image is copied once, whoever uses it. `copies` is the mark of those that are counted. A device copies one that
+ * is then converted as it converts it. */
 static void count_copy(const layouts *l, wk__graph_node *image, const wk__graph_node *member) {
   if (l->copies[image->number]) return;
   l->copies[image->number] = image;
-  add(l, member, -2 * (l->convolves_last ? DEVICE_COPY_COST : COPY_COST) * bytes_of(image->value));
+  const wk_tensor *copied = l->convolves_last && member->op == WK__OP(_to_copy) ? member->value : image->value;
+  add(l, member, -2 * (l->convolves_last ? DEVICE_COPY_COST : COPY_COST) * bytes_of(copied));
 }
 
 static void count_ends(const layouts *l) {
@@ -299,7 +351,7 @@ static wk_status exchange_args(const layouts *l, wk__graph_node *n) {
     if (!copy) return wk_error_category();
     WK_TRY(wk__graph_replace_arg(l->graph, n, *arg, copy));
   }
-  return inside ? wk__graph_describe_again(n) : WK_OK;
+  return inside || is_rows(l, n) ? wk__graph_describe_again(n) : WK_OK;
 }
 
 static wk_status exchange_end(const layouts *l, wk__graph_node **end) {
@@ -343,6 +395,7 @@ static bool find_device(layouts *l) {
 
 static wk_status place(layouts *l) {
   find_chains(l);
+  find_rows(l);
   count_worth(l);
   wk_status status = rewrite(l);
   wk__graph_set_insert_point(l->graph, NULL);
@@ -357,12 +410,14 @@ wk_status wk__place_layouts(wk__graph *graph, const wk__choices *choices, bool *
   wk__graph_number(graph);
   l.other_sums = choices->channels_last == WK__LAST_WITH_OTHER_SUMS;
   l.always = choices->channels_last == WK__LAST_ALWAYS;
-  char *memory = wk__alloc_zeroed(count * (sizeof *l.copies + sizeof *l.worth + sizeof *l.chain + sizeof *l.gains));
+  char *memory = wk__alloc_zeroed(
+      count * (sizeof *l.copies + sizeof *l.worth + sizeof *l.chain + sizeof *l.gains + sizeof *l.rows));
   if (!memory) return WK_OUT_OF_MEMORY;
   l.copies = (wk__graph_node **)memory;
   l.worth = (int64_t *)(l.copies + count);
   l.chain = (uint32_t *)(l.worth + count);
   l.gains = (bool *)(l.chain + count);
+  l.rows = l.gains + count;
   wk_status status = place(&l);
   wk__free(memory);
   return status;
