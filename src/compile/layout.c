@@ -11,10 +11,13 @@
  * Backward passes are left as they are: their convolutions gain nothing.
  *
  * A device may have a library that copies planes inside of each convolution (convolves_last of its table). There all
- * convolutions but those of groups belong to chains, forward and backward, and so do batch norms, their gradients and
- * maxima of windows. A graph whose derivative outlives it is laid out before the derivative is made: the rules give
- * gradients as the images lie, and what backward keeps lies as forward has it. The copies are then _laid_out, which
- * gives gradients back as they were. Bits are the same but for the library's algorithm.
+ * convolutions but those of groups belong to chains, forward and backward, with those of one channel a group that the
+ * device takes so (convolves_each_last), and so do batch norms, their gradients and maxima of windows. A graph whose
+ * derivative outlives it is laid out before the derivative is made: the rules give gradients as the images lie, and
+ * what backward keeps lies as forward has it. The copies are then _laid_out, which gives gradients back as they were.
+ * Bits are the same but for the library's algorithm and the gradients of weights of one channel a group.
+ *
+ * An image that is permuted so that its channels are the last dim, for a norm of rows, gives rows without a copy then.
  *
  * Images of symbolic sizes are left as they are: what is faster is not known.
  *
@@ -25,7 +28,8 @@ enum {
   COPY_COST = 8,    /* bytes for each one that is copied into another order: read, written, and not in runs */
   STRIDED_GAIN = 5, /* halves of a byte for each one that a strided depthwise convolution reads or writes, */
   GAIN = 2,         /* and that another one does */
-  /* On devices: planes are read and written by tiles; the library copies what a convolution reads and writes. */
+  /* On devices: planes are read and written by tiles; the library copies what a convolution reads and writes. One of
+   * one channel a group is faster by no less. */
   DEVICE_COPY_COST = 3,
   DEVICE_GAIN = 4,
 };
@@ -34,14 +38,16 @@ typedef struct layouts {
   wk__graph *graph;
   wk_device device;                                         /* of the images */
   bool (*convolves_last)(wk_device device, wk_dtype dtype); /* the device's; NULL: by the CPU */
-  bool found;                                               /* there is a convolution */
-  bool taped;                                               /* a derivative is yet to be made of the graph */
-  bool other_sums, always;                                  /* always: also where the copies cost more */
+  bool (*convolves_each_last)(wk_device device, int64_t kernel, int64_t stride);
+  bool found;              /* there is a convolution */
+  bool taped;              /* a derivative is yet to be made of the graph */
+  bool other_sums, always; /* always: also where the copies cost more */
   bool *changed;
   uint32_t count;          /* of nodes that were there */
   uint32_t *chain;         /* by number: another node of its chain, or itself, the first */
   int64_t *worth;          /* by number of a chain's first node: bytes that it saves, doubled */
   bool *gains;             /* likewise: it holds a convolution */
+  bool *rows;              /* by number: rows of channels of a chain's image */
   wk__graph_node **copies; /* by number of an image: its copy in the other layout; NULL: none yet */
 } layouts;
 
@@ -76,9 +82,32 @@ static bool is_of_groups(const wk__graph_node *n) {
   return !wk_int_same(n->args[WK__ARG(convolution, groups)].integer, wk_int_of(1));
 }
 
+static bool are_all(const wk__graph_arg *list, int64_t value) {
+  wk__integer_span span = wk__graph_arg_integers(list);
+  for (uint32_t i = 0; i < span.count; i++)
+    if (!wk_int_same(span.items[i], wk_int_of(value))) return false;
+  return true;
+}
+
+static int64_t first_integer(const wk__graph_arg *list) {
+  wk__integer_span span = wk__graph_arg_integers(list);
+  return span.count && wk_int_is_known(span.items[0]) ? span.items[0].bits : 1;
+}
+
+/* By the device's own kernels. */
+static bool takes_each(const layouts *l, const wk__graph_node *n) {
+  const wk_tensor *weight = arg_value(n, WK__ARG(convolution, weight));
+  const wk__graph_arg *strides = &n->args[WK__ARG(convolution, stride)];
+  int64_t kernel = weight->sizes[2].bits, stride = first_integer(strides);
+  if (!l->convolves_each_last || !is_depthwise(n) || weight->sizes[3].bits != kernel) return false;
+  if (!are_all(strides, stride) || !are_all(&n->args[WK__ARG(convolution, dilation)], 1)) return false;
+  return l->convolves_each_last(l->device, kernel, stride);
+}
+
 static bool takes_convolution(const layouts *l, const wk__graph_node *n) {
   const wk_tensor *weight = arg_value(n, WK__ARG(convolution, weight));
-  if (l->convolves_last) return l->convolves_last(l->device, n->value->dtype) && is_known(weight) && !is_of_groups(n);
+  if (l->convolves_last)
+    return l->convolves_last(l->device, n->value->dtype) && is_known(weight) && (!is_of_groups(n) || takes_each(l, n));
   bool floating = n->value->dtype == WK_FLOAT32 || n->value->dtype == WK_FLOAT64; /* others go through other kernels */
   if (!floating || n->args[WK__ARG(convolution, transposed)].boolean || !is_known(weight)) return false;
   bool one_tap = weight->sizes[2].bits == 1 && weight->sizes[3].bits == 1;
@@ -134,11 +163,11 @@ static bool means_places(const wk__graph_node *n) {
          is_spatial(&n->args[WK__ARG(mean_dim, dim)]);
 }
 
-/* It makes no image, and the same of an image in either layout. */
+/* It makes no image, and the same of an image in either layout; of rows: but for strides, on which nothing depends. */
 static bool reads_either(const layouts *l, const wk__graph_node *n) {
   if (n->kind != WK__GRAPH_CALL || (n->flags & WK__GRAPH_TAPED && !l->taped)) return false;
   bool sums = n->op == WK__OP(_channel_moments) || n->op == WK__OP(_channel_sums) || is_weight_gradient(n);
-  return means_places(n) || (l->convolves_last && sums);
+  return means_places(n) || (l->convolves_last && (sums || l->rows[n->number]));
 }
 
 /* ===================================================== chains =================================================== */
@@ -167,6 +196,53 @@ static void find_chains(const layouts *l) {
   }
 }
 
+/* ====================================================== rows ==================================================== */
+
+static bool is_permuted_to_rows(const wk__graph_node *n) {
+  static const int64_t order[] = {0, 2, 3, 1};
+  if (n->kind != WK__GRAPH_CALL || n->op != WK__OP(permute)) return false;
+  wk__integer_span dims = wk__graph_arg_integers(&n->args[WK__ARG(permute, dims)]);
+  for (uint32_t d = 0; d < dims.count; d++)
+    if (dims.count != WK_COUNT(order) || (dims.items[d].bits & 3) != order[d]) return false;
+  return dims.count > 0;
+}
+
+static bool is_rows(const layouts *l, const wk__graph_node *n) { return n->number < l->count && l->rows[n->number]; }
+
+static bool may_be_rows(const layouts *l, const wk__graph_node *n) {
+  if (n->kind != WK__GRAPH_CALL || (n->flags & WK__GRAPH_TAPED && !l->taped) || wk__graph_is_list(n)) return false;
+  if (is_permuted_to_rows(n)) return is_in_chain(l, n->args[0].node);
+  if (!is_pointwise(n->op) && n->op != WK__OP(_to_copy)) return false;
+  wk__arg_cursor cursor = {0};
+  for (wk__graph_node **arg; (arg = wk__graph_next_arg(n, &cursor));)
+    if (is_rows(l, *arg)) return true;
+  return false;
+}
+
+/* Each gives the same of rows of any strides. */
+static bool is_norm_of_rows(const wk__graph_node *n) {
+  return n->kind == WK__GRAPH_CALL &&
+         (n->op == WK__OP(native_layer_norm) || n->op == WK__OP(_layer_norm_backward_input) ||
+          n->op == WK__OP(_layer_norm_backward_weight));
+}
+
+/* A view of an image whose last dim is its channels, and what is computed of it element by element, lie as the image
+ * does. Others than norms of rows may mind: then it is not one of `rows`. */
+static void find_rows(const layouts *l) {
+  const wk__graph *g = l->graph;
+  if (!l->convolves_last) return;
+  for (const wk__graph_node *n = g->first; n; n = n->next) l->rows[n->number] = may_be_rows(l, n);
+  for (int64_t i = 0; i < g->output_count; i++) l->rows[g->outputs[i]->number] = false;
+  for (int64_t i = 0; i < g->mutation_count; i++) l->rows[g->mutations[i].node->number] = false;
+  for (const wk__graph_node *n = g->last; n; n = n->previous) {
+    if (l->rows[n->number] || is_norm_of_rows(n)) continue;
+    wk__arg_cursor cursor = {0};
+    for (wk__graph_node **arg; (arg = wk__graph_next_arg(n, &cursor));) l->rows[(*arg)->number] = false;
+  }
+}
+
+/* ===================================================== worth ==================================================== */
+
 static void add(const layouts *l, const wk__graph_node *member, int64_t worth) {
   l->worth[first_of(l, member->number)] += worth;
 }
@@ -182,18 +258,19 @@ static void count_gain(const layouts *l, const wk__graph_node *n) {
   if (is_weight_gradient(n)) count_weight_gradient(l, n);
   if (n->op != WK__OP(convolution)) return;
   const wk_tensor *in = arg_value(n, WK__ARG(convolution, input));
-  wk__integer_span stride = wk__graph_arg_integers(&n->args[WK__ARG(convolution, stride)]);
-  bool strided = is_depthwise(n) && stride.count && stride.items[0].bits > 1;
+  bool strided = is_depthwise(n) && first_integer(&n->args[WK__ARG(convolution, stride)]) > 1;
   int64_t gain = l->convolves_last ? DEVICE_GAIN : strided ? STRIDED_GAIN : GAIN;
   add(l, n, gain * (bytes_of(in) + bytes_of(n->value)));
   l->gains[first_of(l, n->number)] = true;
 }
 
-/* Each image is copied once, whoever uses it. `copies` is the mark of those that are counted. */
+/* Each image is copied once, whoever uses it. `copies` is the mark of those that are counted. A device copies one that
+ * is then converted as it converts it. */
 static void count_copy(const layouts *l, wk__graph_node *image, const wk__graph_node *member) {
   if (l->copies[image->number]) return;
   l->copies[image->number] = image;
-  add(l, member, -2 * (l->convolves_last ? DEVICE_COPY_COST : COPY_COST) * bytes_of(image->value));
+  const wk_tensor *copied = l->convolves_last && member->op == WK__OP(_to_copy) ? member->value : image->value;
+  add(l, member, -2 * (l->convolves_last ? DEVICE_COPY_COST : COPY_COST) * bytes_of(copied));
 }
 
 static void count_ends(const layouts *l) {
@@ -274,7 +351,7 @@ static wk_status exchange_args(const layouts *l, wk__graph_node *n) {
     if (!copy) return wk_error_category();
     WK_TRY(wk__graph_replace_arg(l->graph, n, *arg, copy));
   }
-  return inside ? wk__graph_describe_again(n) : WK_OK;
+  return inside || is_rows(l, n) ? wk__graph_describe_again(n) : WK_OK;
 }
 
 static wk_status exchange_end(const layouts *l, wk__graph_node **end) {
@@ -311,12 +388,14 @@ static bool find_device(layouts *l) {
     l->device = n->value->device;
     l->convolves_last =
         type && type->convolves_last && type->convolves_last(l->device, n->value->dtype) ? type->convolves_last : NULL;
+    l->convolves_each_last = l->convolves_last ? type->convolves_each_last : NULL;
   }
   return l->found && (l->convolves_last || (l->device.type == WK_CPU && !l->taped));
 }
 
 static wk_status place(layouts *l) {
   find_chains(l);
+  find_rows(l);
   count_worth(l);
   wk_status status = rewrite(l);
   wk__graph_set_insert_point(l->graph, NULL);
@@ -331,12 +410,14 @@ wk_status wk__place_layouts(wk__graph *graph, const wk__choices *choices, bool *
   wk__graph_number(graph);
   l.other_sums = choices->channels_last == WK__LAST_WITH_OTHER_SUMS;
   l.always = choices->channels_last == WK__LAST_ALWAYS;
-  char *memory = wk__alloc_zeroed(count * (sizeof *l.copies + sizeof *l.worth + sizeof *l.chain + sizeof *l.gains));
+  char *memory = wk__alloc_zeroed(
+      count * (sizeof *l.copies + sizeof *l.worth + sizeof *l.chain + sizeof *l.gains + sizeof *l.rows));
   if (!memory) return WK_OUT_OF_MEMORY;
   l.copies = (wk__graph_node **)memory;
   l.worth = (int64_t *)(l.copies + count);
   l.chain = (uint32_t *)(l.worth + count);
   l.gains = (bool *)(l.chain + count);
+  l.rows = l.gains + count;
   wk_status status = place(&l);
   wk__free(memory);
   return status;

@@ -239,12 +239,15 @@ static bool windows_go_first(const wk__cudnn_convolution *k, bool channels_last)
   return channels_last && (wk__cuda_is_plain_product(k) || few_channels);
 }
 
+static const char *format_of(const wk__cudnn_convolution *kind) {
+  return kind->channels_last ? "channels_last" : "contiguous_format";
+}
+
 static wk_status by_library(const operands *given, const wk__cudnn_convolution *kind, bool *out_done) {
   operands o = *given;
   wk_tensor **result = result_of(&o), *wanted = *result;
   if (!wk__cuda_switches.cudnn || !wk__cudnn_version()) return WK_OK;
-  const char *format = kind->channels_last ? "channels_last" : "contiguous_format";
-  if (!lay_out(&o, format)) return wk_error_category();
+  if (!lay_out(&o, format_of(kind))) return wk_error_category();
   if (o.bias) WK_TRY(add_bias(*result, o.bias, wanted->ndim - 2));
   wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(wanted->device));
   WK_TRY(wk__cuda_enter(s->device));
@@ -252,11 +255,10 @@ static wk_status by_library(const operands *given, const wk__cudnn_convolution *
   return *result == wanted || !*out_done ? WK_OK : wk__copy_into(wanted, *result);
 }
 
-/* In planes. */
 static wk_status by_channel(const operands *given, const wk__cudnn_convolution *kind) {
   operands o = *given;
   wk_tensor **result = result_of(&o), *wanted = *result;
-  if (!lay_out(&o, "contiguous_format")) return wk_error_category();
+  if (!lay_out(&o, format_of(kind))) return wk_error_category();
   WK_TRY(wk__cuda_depthwise_run(kind, o.x, o.w, o.y, o.bias));
   return *result == wanted ? WK_OK : wk__copy_into(wanted, *result);
 }
@@ -265,9 +267,11 @@ static wk_status by_channel(const operands *given, const wk__cudnn_convolution *
 static wk_status provided(const operands *o, const conv *c, const int64_t *padding, bool *out_done) {
   *out_done = false;
   if (is_large(o->x) || is_large(o->w) || is_large(o->y) || wk__cuda_float_type(o->x) < 0) return WK_OK;
-  bool each_channel = c->groups > 1 && c->groups == wk__size(o->x, 1); /* in planes: several times faster so */
-  bool last = !each_channel && wk__has_channels_last(o->result == WK__CUDNN_Y ? o->y : o->x);
+  bool each_channel = c->groups > 1 && c->groups == wk__size(o->x, 1);
+  bool last = wk__has_channels_last(o->result == WK__CUDNN_Y ? o->y : o->x);
   wk__cudnn_convolution kind = kind_of(o, c, padding, last && c->dims == 2);
+  if (each_channel && !wk__cuda_is_depthwise(&kind)) /* in planes: several times faster so */
+    last = false, kind = kind_of(o, c, padding, last);
   *out_done = wk__cuda_is_depthwise(&kind);
   if (*out_done) return by_channel(o, &kind);
   bool windows = wk__cuda_has_windows(&kind), first = windows && windows_go_first(&kind, last);

@@ -1,6 +1,6 @@
-/* Convolutions of one channel a group by kernels of their own (on_device/depthwise.c), in planes. In: f16, bf16, f32;
- * kernels of 3x3, 5x5 and 7x7, without dilation; forward of stride 1 and 2, gradients of any stride.
- * Tests: tests/cuda/test_convolution.py. */
+/* Convolutions of one channel a group by kernels of their own: which, and those of planes (on_device/depthwise.c; with
+ * channels last: depthwise_last.c). In: f16, bf16, f32; kernels of 3x3, 5x5 and 7x7, without dilation; of stride 1 and
+ * 2, gradients in planes of any. Tests: tests/cuda/test_convolution.py. */
 #include "cuda/depthwise.h"
 
 #include <stdio.h>
@@ -17,12 +17,20 @@ enum { MOST_COLUMNS = 128, BLOCKS_A_MULTIPROCESSOR = 8 };
 
 static bool is_even(const int32_t *of) { return of[0] == of[1]; }
 
+static bool is_kernel(int64_t size) { return size == 3 || size == 5 || size == 7; }
+
+bool wk__cuda_convolves_each_last(wk_device device, int64_t kernel, int64_t stride) {
+  (void)device;
+  return is_kernel(kernel) && stride <= 2;
+}
+
 bool wk__cuda_is_depthwise(const wk__cudnn_convolution *k) {
   int kernel = k->w[2], stride = k->stride[0];
   bool small = k->type == WK__MEMORY_F16 || k->type == WK__MEMORY_BF16 || k->type == WK__MEMORY_F32;
-  if (k->dims != 2 || !small || k->channels_last || k->groups != k->x[1] || k->groups != k->y[1]) return false;
+  if (k->dims != 2 || !small || k->groups != k->x[1] || k->groups != k->y[1]) return false;
   if (!is_even(k->w + 2) || !is_even(k->stride) || k->dilation[0] != 1 || k->dilation[1] != 1) return false;
-  if ((kernel != 3 && kernel != 5 && kernel != 7) || k->padding[0] < 0 || k->padding[1] < 0) return false;
+  if (!is_kernel(kernel) || k->padding[0] < 0 || k->padding[1] < 0) return false;
+  if (k->channels_last && stride > 2) return false;
   /* The threads' sums are not in the order of the products by columns. */
   if (k->result == WK__CUDNN_W) return k->x[0] > 0 && !wk__cuda_products_are("exact");
   return k->result == WK__CUDNN_X || stride <= 2;
@@ -132,6 +140,7 @@ static wk_status weigh(wk__cuda_stream *stream, wk_tensor *w, wk__cuda_depthwise
 
 wk_status wk__cuda_depthwise_run(const wk__cudnn_convolution *k, wk_tensor *x, wk_tensor *w, wk_tensor *y,
                                  const wk_tensor *bias) {
+  if (k->channels_last) return wk__cuda_depthwise_run_last(k, x, w, y, bias);
   wk__cuda_stream *stream = wk__cuda_stream_of(wk__stream_of(y->device));
   wk__cuda_depthwise d = described(k);
   d.x = at(x), d.w = at(w), d.y = at(y), d.bias = at(bias);

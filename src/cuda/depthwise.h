@@ -31,4 +31,33 @@ typedef struct wk__cuda_depthwise {
 } wk__cuda_depthwise;
 enum { WK__DEPTHWISE_ADDRESSES = 5 };
 
+/* ---- images with their channels last (on_device/depthwise_last_body.h) ---- */
+
+enum {
+  WK__DEPTHWISE_PIECE = 4,      /* neighbouring channels of a thread, where channels are a multiple of it; else 1 */
+  WK__DEPTHWISE_MOST_STRIP = 8, /* neighbouring columns of the result, of a thread */
+  WK__DEPTHWISE_BLOCK_CHANNELS = 128, /* at most */
+};
+
+/* Columns of a strip. spread: of the gradient of an input by stride 2, where they are even. What a thread of f32 has
+ * loaded by stride 2 takes many registers. */
+static inline int wk__depthwise_strip(int element_bytes, int stride, int spread) {
+  if (spread == 2) return WK__DEPTHWISE_MOST_STRIP;
+  return element_bytes == 4 && stride == 2 ? 4 : 7;
+}
+
+/* A block has a share of the channels, whose weights are in its memory, and of the strips of all images, or, for a
+ * weight's gradient, of the rows of y. The kernel's size and stride are in its name. */
+typedef struct wk__cuda_depthwise_last {
+  uint64_t x, w, y, bias; /* addresses; bias may be 0 */
+  uint64_t parts;         /* a weight's gradient: (parts, channels, taps) of float */
+  int32_t images, channels;
+  int32_t x_rows, x_columns, y_rows, y_columns;
+  int32_t row_padding, column_padding;         /* may be negative */
+  int32_t turned;                              /* the weight's taps are the other way round */
+  int32_t block_pieces, blocks_across, slices; /* of a block; blocks for all channels; a weight's: rows at once */
+  int32_t each;                                /* strips or rows of a block */
+  int32_t unused;
+} wk__cuda_depthwise_last;
+
 #endif

@@ -39,4 +39,5 @@ const wk__device_type wk__cuda_device_type = {
     .fuses_attention = wk__cuda_fuses_attention,
     .convolves_last = wk__cuda_convolves_last,
     .fuses_scores = wk__cuda_fuses_scores,
+    .convolves_each_last = wk__cuda_convolves_each_last,
 };

@@ -160,6 +160,7 @@ void wk__cuda_take_words(struct wk__generator *generator, uint64_t used, uint64_
 
 bool wk__cuda_fuses_attention(wk_device device);
 bool wk__cuda_convolves_last(wk_device device, wk_dtype dtype);
+bool wk__cuda_convolves_each_last(wk_device device, int64_t kernel, int64_t stride);
 
 /* ---- flex_attention.c ---- */
 

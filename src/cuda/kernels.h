@@ -31,12 +31,14 @@ struct wk__cuda_product wk__cuda_describe_mm(const wk_value *args, const wk_tens
 WK_MUST_USE wk_status wk__cuda_describe_linear(const wk_value *args, wk_tensor *out, struct wk__cuda_product *product,
                                                wk_value *out_rows);
 
-/* depthwise.c: convolutions of one channel a group, for tensors in planes. `bias`: of each channel of the result, or
- * NULL. */
+/* depthwise.c, depthwise_last.c: convolutions of one channel a group; tensors lie as the kind says. `bias`: of each
+ * channel of the result, or NULL. */
 struct wk__cudnn_convolution;
 bool wk__cuda_is_depthwise(const struct wk__cudnn_convolution *kind); /* and has a kernel */
 WK_MUST_USE wk_status wk__cuda_depthwise_run(const struct wk__cudnn_convolution *kind, wk_tensor *x, wk_tensor *w,
                                              wk_tensor *y, const wk_tensor *bias);
+WK_MUST_USE wk_status wk__cuda_depthwise_run_last(const struct wk__cudnn_convolution *kind, wk_tensor *x, wk_tensor *w,
+                                                  wk_tensor *y, const wk_tensor *bias);
 
 /* A generator of the host's kind that the device's seeds, which moves on. Owned; NULL with the error set. */
 struct wk__generator *wk__cuda_host_generator(struct wk__generator *generator);

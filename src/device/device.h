@@ -229,6 +229,8 @@ struct wk__device_type {
   bool (*convolves_last)(wk_device device, wk_dtype dtype);
   /* _flex_attention is there, for small floats, with a body of f32 scores (as text; empty: at all); NULL: no */
   bool (*fuses_scores)(wk_device device, const char *body);
+  /* So do, of those dtypes, convolutions of one channel a group by that square kernel and stride. NULL: no. */
+  bool (*convolves_each_last)(wk_device device, int64_t kernel, int64_t stride);
 };
 
 /* ---- the registry (registry.c) ---- */

@@ -181,6 +181,60 @@ def test_values_that_are_not_finite_stay_in_their_windows():
     assert y[0, 0, 0, 0].item() == 12 and y[2, 7, 3, 3].item() == 27
 
 
+def depthwise(device, size, kernel, stride, padding, dtype, layout):
+    torch.manual_seed(5)
+    x, w, b = (torch.randn(s).to(dtype) for s in (size, (size[1], 1, kernel, kernel), size[1:2]))
+    x = x.contiguous(memory_format=layout)
+    leaves = [t.to(device).requires_grad_() for t in (x, w, b)]
+    y = F.conv2d(*leaves, stride=stride, padding=padding, groups=size[1])
+    y.backward(torch.arange(y.numel()).sin().reshape(y.shape).to(dtype).to(device))
+    return [y.detach(), leaves[0].grad, leaves[1].grad]
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 2e-5), (torch.float16, 2e-3), (torch.bfloat16, 1e-2)])
+@pytest.mark.parametrize("kernel", [3, 5, 7])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_depthwise_with_channels_last(kernel, stride, dtype, tolerance):
+    """The bits of planes but for the weight's gradient, which is the CPU's, the same each time. Channels are more than
+    a block's, and no multiple of four; columns are no multiple of a strip."""
+    for size, padding in (((2, 132, 6, 9), 1), ((1, 5, 9, 17), (kernel, 0)), ((3, 8, 8, 7), kernel // 2)):
+        given = (size, kernel, stride, padding, dtype)
+        planes = depthwise("cuda", *given, torch.contiguous_format)
+        found, again = (depthwise("cuda", *given, torch.channels_last) for _ in range(2))
+        wanted = depthwise("cpu", *given, torch.channels_last)
+        for p, f, a, w in zip(planes[:2], found, again, wanted, strict=False):
+            assert f.is_contiguous(memory_format=torch.channels_last) and f.stride() == w.stride()
+            assert torch.equal(f, p) and torch.equal(f, a)
+        assert torch.equal(found[2], again[2]) and found[2].stride() == wanted[2].stride()
+        for f, w in zip(found, wanted, strict=True):
+            assert (f.cpu().double() - w.double()).abs().max().item() <= tolerance * max(w.abs().max().item(), 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_depthwise_at_an_uneven_address(dtype):
+    memory = torch.randn(2 * 6 * 6 * 8 + 1).to(dtype).cuda()
+    x = memory[1:].reshape(2, 6, 6, 8).permute(0, 3, 1, 2)
+    w = torch.randn(8, 1, 3, 3).to(dtype).cuda()
+    assert x.is_contiguous(memory_format=torch.channels_last)
+    found = F.conv2d(x, w, padding=1, groups=8)
+    assert torch.equal(found, F.conv2d(x.contiguous(), w, padding=1, groups=8))
+
+
+def test_depthwise_with_channels_last_is_not_copied():
+    program = """
+import wick as torch
+x = torch.ones(2, 8, 9, 9, device="cuda", dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last)
+w, g = torch.ones(8, 1, 3, 3, device="cuda", dtype=torch.bfloat16, requires_grad=True), torch.ones_like(x)
+y = torch.nn.functional.conv2d(x.requires_grad_(), w, padding=1, groups=8)
+y.backward(g)
+"""
+    env = os.environ | {"WICK_LOGS": "kernel_times"}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    names = [line.split()[-1] for line in done.stderr.splitlines() if "kernel_depthwise" in line]
+    assert sorted(names) == ["kernel_depthwise_last_3_1_4", "kernel_depthwise_last_weight_3_1_4"]
+
+
 def test_no_images():
     w = torch.ones(2, 3, 3, 3, device="cuda", requires_grad=True)
     y = F.conv2d(torch.ones(0, 3, 5, 5, device="cuda"), w)

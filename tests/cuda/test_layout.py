@@ -112,3 +112,94 @@ def test_results_share_memory_as_in_eager_calls(monkeypatch):
 
     y, z = torch.compile(both)(torch.randn(2, 8, 6, 6, device="cuda").bfloat16())
     assert y.data_ptr() == z.data_ptr() and y.is_contiguous() and y.requires_grad and not z.requires_grad
+
+
+class Inverted(nn.Module):
+    """As in EfficientNet: an expansion, a depthwise convolution, squeeze and excitation, a projection."""
+
+    def __init__(self, a, wide, kernel, stride):
+        super().__init__()
+        self.up, self.up_norm = nn.Conv2d(a, wide, 1, bias=False), nn.BatchNorm2d(wide)
+        self.each = nn.Conv2d(wide, wide, kernel, stride, kernel // 2, groups=wide, bias=False)
+        self.each_norm, self.squeeze, self.excite = nn.BatchNorm2d(wide), nn.Conv2d(wide, 4, 1), nn.Conv2d(4, wide, 1)
+        self.down, self.down_norm = nn.Conv2d(wide, a, 1, bias=False), nn.BatchNorm2d(a)
+        self.adds = stride == 1
+
+    def forward(self, x):
+        y = F.silu(self.each_norm(self.each(F.silu(self.up_norm(self.up(x))))))
+        y = y * torch.sigmoid(self.excite(F.silu(self.squeeze(F.adaptive_avg_pool2d(y, 1)))))
+        y = self.down_norm(self.down(y))
+        return x + y if self.adds else y
+
+
+class Rows(nn.Module):
+    """As in ConvNeXt: layers of rows of channels behind a depthwise convolution."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.each, self.norm = nn.Conv2d(width, width, 7, padding=3, groups=width), nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 16), nn.Linear(16, width)
+
+    def forward(self, x):
+        y = self.down(F.gelu(self.up(self.norm(self.each(x).permute(0, 2, 3, 1)))))
+        return x + y.permute(0, 3, 1, 2)
+
+
+def network(kind):
+    torch.manual_seed(0)
+    stem = [nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8)]
+    blocks = [Inverted(8, 12, 3, 2), Inverted(8, 20, 5, 1)] if kind is Inverted else [Rows(8), Rows(8)]
+    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)).to("cuda")
+
+
+def loss_of(net, x):
+    with torch.autocast("cuda", torch.bfloat16):
+        scores = net(x)
+    return F.cross_entropy(scores, torch.arange(2, device="cuda"))
+
+
+@pytest.mark.parametrize(
+    "kind, end", [(Inverted, "bf16[2, 8, 4, 4] strides [128, 1, 32, 8]"), (Rows, "bf16[2, 8, 8, 8]")]
+)
+def test_networks_of_depthwise_convolutions(kind, end, monkeypatch, tmp_path):
+    """One chain: the images and the stem's weight are copied and the weight's gradient back, and the mean's gradient at
+    its end is given memory. Bits are those of planes but for the weights of one channel a group, whose gradients are sums
+    in another order, rounded to bfloat16."""
+    net, compiled_net = network(kind), network(kind)
+    compiled = torch.compile(compiled_net)
+    monkeypatch.setenv("WICK_CUDA_LAYOUT", "last")
+    monkeypatch.setenv("WICK_DEBUG_DIR", str(tmp_path))
+    for _ in range(2):  # the second time with a backward graph
+        net.zero_grad(), compiled_net.zero_grad()
+        wanted, found = loss_of(net, images()), loss_of(compiled, images())
+        wanted.backward(), found.backward()
+        assert torch.equal(found, wanted)
+    for (name, p), q in zip(net.named_parameters(), compiled_net.parameters(), strict=True):
+        assert p.grad.is_contiguous() and q.grad.is_contiguous(), name
+        if p.dim() == 4 and p.shape[1] == 1:
+            assert (p.grad - q.grad).abs().max() <= p.grad.abs().max() * 2**-7, name
+        else:
+            assert torch.equal(p.grad, q.grad), name
+    text = "".join(path.read_text() for path in sorted(tmp_path.glob("*.layout.txt")))
+    assert "= _convolution_backward_weight(" in text
+    copies = [line.split(": ")[1].split(" on ")[0] for line in text.splitlines() if "memory_format=" in line]
+    ends = [
+        "f32[2, 3, 16, 16] strides [768, 1, 48, 3]",
+        "f32[8, 3, 3, 3] strides [27, 1, 9, 3]",
+        end,
+        "f32[8, 3, 3, 3]",
+    ]
+    assert copies == ends
+
+
+def test_rows_that_leave_the_graph_lie_as_in_eager_calls(monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_LAYOUT", "last")
+    conv, norm = nn.Conv2d(8, 8, 3, padding=1).to("cuda").bfloat16(), nn.LayerNorm(8).to("cuda").bfloat16()
+
+    def rows(x):
+        y = conv(x).relu().permute(0, 2, 3, 1)
+        return norm(y * 2), y + 1
+
+    x = torch.randn(2, 8, 6, 6, device="cuda").bfloat16()
+    for found, wanted in zip(torch.compile(rows)(x), rows(x), strict=True):
+        assert torch.equal(found, wanted) and found.stride() == wanted.stride()
