@@ -35,15 +35,18 @@ enum { WK__DEPTHWISE_ADDRESSES = 5 };
 
 enum {
   WK__DEPTHWISE_PIECE = 4,      /* neighbouring channels of a thread, where channels are a multiple of it; else 1 */
-  WK__DEPTHWISE_MOST_STRIP = 8, /* neighbouring columns of the result, of a thread */
+  WK__DEPTHWISE_MOST_STRIP = 8, /* columns of the result that a thread has at once */
   WK__DEPTHWISE_BLOCK_CHANNELS = 128, /* at most */
 };
 
-/* Columns of a strip. spread: of the gradient of an input by stride 2, where they are even. What a thread of f32 has
- * loaded by stride 2 takes many registers. */
+/* Columns and rows of a strip. spread: of the gradient of an input by stride 2, where columns are even. Registers hold
+ * what a thread has loaded, and by stride 1 two rows of the result look at it. */
 static inline int wk__depthwise_strip(int element_bytes, int stride, int spread) {
   if (spread == 2) return WK__DEPTHWISE_MOST_STRIP;
   return element_bytes == 4 && stride == 2 ? 4 : 7;
+}
+static inline int wk__depthwise_strip_rows(int element_bytes, int stride, int spread) {
+  return element_bytes == 2 && stride == 1 && spread == 1 ? 2 : 1;
 }
 
 /* A block has a share of the channels, whose weights are in its memory, and of the strips of all images, or, for a

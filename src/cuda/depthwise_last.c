@@ -85,8 +85,9 @@ static wk_status launch(work *w, const wk_tensor *on, const char *what, int64_t 
 }
 
 static wk_status convolve(work *w, const wk_tensor *on) {
-  int strip = wk__depthwise_strip(bytes_of(w), w->spread == 2 ? 1 : w->stride, w->spread);
-  int64_t strips = (int64_t)w->d.images * w->d.y_rows * wk__ceil_div(w->d.y_columns, strip);
+  int stride = w->spread == 2 ? 1 : w->stride, bytes = bytes_of(w);
+  int64_t strips = w->d.images * wk__ceil_div(w->d.y_rows, wk__depthwise_strip_rows(bytes, stride, w->spread)) *
+                   wk__ceil_div(w->d.y_columns, wk__depthwise_strip(bytes, stride, w->spread));
   share_pieces(w, WK__DEPTHWISE_BLOCK_CHANNELS / w->piece);
   return launch(w, on, w->spread == 2 ? "back_" : "", share_lines(w, on, strips, 1));
 }

@@ -1,6 +1,6 @@
 /* Convolutions of one channel a group of images with their channels last, in registers: a thread has a strip of
- * columns of one row of the result in a piece of neighbouring channels. Each element of x that it loads is converted
- * once and meets all taps of its row; weights are in the block's memory as floats.
+ * columns of one or two rows of the result in a piece of neighbouring channels. Each element of x that it loads is
+ * converted once and meets all taps of its column in the strip; weights are in the block's memory as floats.
  *
  * An element of the result is one chain of fused multiply-adds over ascending taps, then the bias: the bits of planes
  * (on_device/depthwise.c). The gradient of an input by stride 2 leaves out the taps that meet the zeros which planes
@@ -16,12 +16,14 @@ enum {
   THREADS = WK__DEPTHWISE_THREADS,
   PIECE = WK__DEPTHWISE_PIECE,
   MOST_STRIP = WK__DEPTHWISE_MOST_STRIP,
+  MOST_ROWS = 2,
   MOST_KERNEL = 7,
   MOST_LOADED = (MOST_STRIP - 1) * 2 + MOST_KERNEL, /* columns of x that a strip looks at */
   PITCH = WK__DEPTHWISE_BLOCK_CHANNELS + 4, /* taps of a channel lie so far apart: in several banks of the memory */
 };
 
 #define STRIP(S, spread) wk__depthwise_strip(sizeof(element), S, spread)
+#define ROWS(S, spread) wk__depthwise_strip_rows(sizeof(element), S, spread)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define ROLLED _Pragma("clang loop unroll(disable)")
 
@@ -120,25 +122,22 @@ INLINE int loaded_columns(const int K, const int S, const int spread, const int 
   return spread == 1 ? (C - 1) * S + K : (C + K - 2 - odd) / 2 + 1;
 }
 
-/* The taps of one row of the weight, at `w`. */
-INLINE void add_row(const int K, const int S, const int spread, const int odd, const int V, const piece *x,
+/* Tap c of the row of the weight that is at `w`. */
+INLINE void add_tap(const int S, const int spread, const int odd, const int V, const int c, const piece *x,
                     const SHARED float *w, float (*sum)[PIECE]) {
-  const int C = STRIP(S, spread);
-  UNROLL for (int c = 0; c < K; c++) {
-    float tap[PIECE];
-    if (V == PIECE) {
-      four of = *(const SHARED four *)(w + c * PITCH);
-      UNROLL for (int q = 0; q < PIECE; q++) tap[q] = of[q];
-    } else {
-      tap[0] = w[c * PITCH];
-    }
-    UNROLL for (int j = 0; j < C; j++) {
-      int i = met(S, spread, odd, j, c);
-      if (i < 0) continue;
-      float v[PIECE]; /* the same of x[i] each time: made once */
-      widen(V, &x[i], v);
-      UNROLL for (int q = 0; q < V; q++) sum[j][q] = __nvvm_fma_rn_f(v[q], tap[q], sum[j][q]);
-    }
+  float tap[PIECE];
+  if (V == PIECE) {
+    four of = *(const SHARED four *)(w + c * PITCH);
+    UNROLL for (int q = 0; q < PIECE; q++) tap[q] = of[q];
+  } else {
+    tap[0] = w[c * PITCH];
+  }
+  UNROLL for (int j = 0; j < STRIP(S, spread); j++) {
+    int i = met(S, spread, odd, j, c);
+    if (i < 0) continue;
+    float v[PIECE]; /* the same of x[i] each time: made once */
+    widen(V, &x[i], v);
+    UNROLL for (int q = 0; q < V; q++) sum[j][q] = __nvvm_fma_rn_f(v[q], tap[q], sum[j][q]);
   }
 }
 
@@ -156,44 +155,92 @@ typedef struct place {
   int image, row, column, channel; /* of the result */
 } place;
 
-INLINE void store_strip(const int C, const int V, const wk__cuda_depthwise_last *s, const place *p,
-                        float (*sum)[PIECE]) {
-  element *y = (element *)s->y + (((int64_t)p->image * s->y_rows + p->row) * s->y_columns + p->column) * s->channels;
+/* What a strip looks at, and where it is: few numbers, since they stay in registers beside the sums. */
+typedef struct window {
+  const element *x;   /* its first column in row 0 of the image */
+  int above;          /* its first row, before rows are spread */
+  uint32_t inside;    /* a bit a column */
+  int32_t y, columns; /* its first element of y, and how many columns of y there are from it on */
+} window;
+
+INLINE window window_of(const int K, const int S, const int spread, const int odd, const wk__cuda_depthwise_last *s,
+                        const place *p) {
+  int left = (p->column * S - s->column_padding + odd) / spread;
+  window w;
+  w.x = x_at(s, p->image, 0, left) + p->channel;
+  w.above = p->row * S - s->row_padding;
+  w.inside = columns_inside(s, left, loaded_columns(K, S, spread, odd));
+  w.y = ((p->image * s->y_rows + p->row) * s->y_columns + p->column) * s->channels + p->channel;
+  w.columns = s->y_columns - p->column;
+  return w;
+}
+
+/* From element y on. */
+INLINE void store_row(const int C, const int V, const wk__cuda_depthwise_last *s, int32_t y, int columns,
+                      float (*sum)[PIECE]) {
   const element *bias = (const element *)s->bias;
-  UNROLL for (int q = 0; q < V; q++) {
-    float more = bias ? widened(bias[p->channel + q]) : 0;
-    UNROLL for (int j = 0; j < C; j++) sum[j][q] = bias ? sum[j][q] + more : sum[j][q];
+  if (bias) {
+    UNROLL for (int q = 0; q < V; q++) {
+      float more = widened(bias[y % s->channels + q]);
+      UNROLL for (int j = 0; j < C; j++) sum[j][q] += more;
+    }
   }
-  UNROLL for (int j = 0; j < C; j++) if (p->column + j < s->y_columns)
-      store_piece(V, y + (int64_t)j * s->channels + p->channel, sum[j]);
+  UNROLL for (int j = 0; j < C; j++) if (j < columns)
+      store_piece(V, (element *)s->y + y + (int64_t)j * s->channels, sum[j]);
+}
+
+/* Row r of the window meets row r of the weight, at `w`, in the strip's first row and row r - 1 in its second: in rows
+ * `from` to `to` of the strip. */
+INLINE void add_row(const int K, const int S, const int spread, const int odd, const int V, const int from,
+                    const int to, const wk__cuda_depthwise_last *s, const window *at, int r, const SHARED float *w,
+                    float (*sum)[MOST_STRIP][PIECE]) {
+  const int count = loaded_columns(K, S, spread, odd);
+  int row = (at->above + r) / spread;
+  uint32_t inside = row >= 0 && row < s->x_rows ? at->inside : 0;
+  const element *first = at->x + (int64_t)row * (s->x_columns * s->channels);
+  piece x[MOST_LOADED];
+  UNROLL for (int i = 0; i < count; i++) x[i] = load_piece(V, first + (int64_t)i * s->channels, inside & 1u << i);
+  UNROLL for (int c = 0; c < K; c++) {
+    UNROLL for (int q = from; q < to; q++) add_tap(S, spread, odd, V, c, x, w + (r - q) * K * PITCH, sum[q]);
+  }
 }
 
 INLINE void convolve_strip(const int K, const int S, const int spread, const int odd, const int V,
                            const wk__cuda_depthwise_last *s, const place *p, const SHARED float *w) {
-  const int count = loaded_columns(K, S, spread, odd);
-  int above = p->row * S - s->row_padding, left = (p->column * S - s->column_padding + odd) / spread;
-  uint32_t inside = columns_inside(s, left, count);
-  float sum[MOST_STRIP][PIECE];
-  UNROLL for (int i = 0; i < MOST_STRIP * PIECE; i++) sum[i / PIECE][i % PIECE] = 0;
-  ROLLED for (int r = spread == 1 ? 0 : above & 1; r < K; r += spread) {
-    int row = (above + r) / spread;
-    uint32_t there = row >= 0 && row < s->x_rows ? inside : 0;
-    const element *at = x_at(s, p->image, row, left) + p->channel;
-    piece x[MOST_LOADED];
-    UNROLL for (int i = 0; i < count; i++) x[i] = load_piece(V, at + (int64_t)i * s->channels, there & 1u << i);
-    add_row(K, S, spread, odd, V, x, w + r * K * PITCH, sum);
+  const int C = STRIP(S, spread), rows = ROWS(S, spread);
+  window at = window_of(K, S, spread, odd, s, p);
+  float sum[MOST_ROWS][MOST_STRIP][PIECE];
+  UNROLL for (int q = 0; q < rows; q++) {
+    UNROLL for (int i = 0; i < MOST_STRIP * PIECE; i++) sum[q][i / PIECE][i % PIECE] = 0;
   }
-  store_strip(STRIP(S, spread), V, s, p, sum);
+  if (rows == 2) {
+    add_row(K, S, spread, odd, V, 0, 1, s, &at, 0, w, sum);
+    ROLLED for (int r = 1; r < K; r++) add_row(K, S, spread, odd, V, 0, 2, s, &at, r, w, sum);
+    add_row(K, S, spread, odd, V, 1, 2, s, &at, K, w, sum);
+  } else {
+    ROLLED for (int r = spread == 1 ? 0 : at.above & 1; r < K; r += spread)
+        add_row(K, S, spread, odd, V, 0, 1, s, &at, r, w, sum);
+  }
+  store_row(C, V, s, at.y, at.columns, sum[0]);
+  bool below = rows == 2 && at.above + s->row_padding + 1 < s->y_rows;
+  if (below) store_row(C, V, s, at.y + s->y_columns * s->channels, at.columns, sum[1]);
+}
+
+/* v, as if it were new: a divisor's reciprocal is then made where it is used, instead of staying in registers. */
+INLINE int made_here(int v) {
+  __asm__ volatile("" : "+r"(v));
+  return v;
 }
 
 INLINE void convolve(const int K, const int S, const int spread, const int V, const wk__cuda_depthwise_last *s) {
-  const int C = STRIP(S, spread);
-  int across = (s->y_columns + C - 1) / C;
-  share b = share_of(V, s, s->images * s->y_rows * across);
+  const int C = STRIP(S, spread), R = ROWS(S, spread);
+  int across = (s->y_columns + C - 1) / C, down = (s->y_rows + R - 1) / R;
+  share b = share_of(V, s, s->images * down * across);
   load_weights(K, V, s, &b);
   for (int item = thread_index(); item < (b.end - b.first) * b.pieces; item += THREADS) {
-    int strip = b.first + item / b.pieces, channel = item % b.pieces * V, line = strip / across;
-    place p = {line / s->y_rows, line % s->y_rows, strip % across * C, b.channel + channel};
+    int of_pieces = made_here(b.pieces), of_columns = made_here(across), of_rows = made_here(down);
+    int strip = b.first + item / of_pieces, channel = item % of_pieces * V, line = strip / of_columns;
+    place p = {line / of_rows, line % of_rows * R, strip % of_columns * C, b.channel + channel};
     if (spread == 2 && s->column_padding & 1)
       convolve_strip(K, S, spread, 1, V, s, &p, weights + channel);
     else
