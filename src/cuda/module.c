@@ -18,9 +18,16 @@ wk_status wk__cuda_load(const char *ptx, CUmodule *out) {
   return wk_fail(WK_INTERNAL_ERROR, "CUDA error: the driver does not take a kernel (%s): %s", name ? name : "?", log);
 }
 
+static wk_status load_packed(const wk__cuda_packed *unit, CUmodule *out) {
+  char *text = wk__cuda_unpack(unit);
+  wk_status status = text ? wk__cuda_load(text, out) : WK_OUT_OF_MEMORY;
+  wk__free(text);
+  return status;
+}
+
 static wk_status module_of(wk__cuda_device *d, wk__cuda_module number, CUmodule *out) {
-  static const char *const texts[] = {
-#define UNIT(number, file) [WK__CUDA_##number] = wk__cuda_##file##_ptx,
+  static const wk__cuda_packed *const units[] = {
+#define UNIT(number, file) [WK__CUDA_##number] = &wk__cuda_##file##_ptx,
 #include "cuda/units.def"
 #undef UNIT
   };
@@ -30,7 +37,7 @@ static wk_status module_of(wk__cuda_device *d, wk__cuda_module number, CUmodule 
   if (WK_LIKELY(*out)) return WK_OK;
   pthread_mutex_lock(&lock);
   *out = atomic_load(&d->modules[number]);
-  if (!*out && (status = wk__cuda_load(texts[number], out)) == WK_OK) atomic_store(&d->modules[number], *out);
+  if (!*out && (status = load_packed(units[number], out)) == WK_OK) atomic_store(&d->modules[number], *out);
   pthread_mutex_unlock(&lock);
   return status;
 }

@@ -7,7 +7,6 @@
 
 #include "cuda/cublas.h"
 #include "cuda/cuda.h"
-#include "cuda/device_code.h"
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
 #include "cuda/products.h"
