@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cuda/native_kernels.h"
 #include "cuda/recording.h"
@@ -41,7 +42,7 @@ static wk_status load(kernel *k, const char *text, const char *entry) {
 }
 
 /* Of a nest alone, or of a product with the nest behind it. */
-static wk_status write(kernel *k, wk__ptx_kernel *out) {
+static wk_status write_text(kernel *k, wk__ptx_kernel *out) {
   if (!k->is_behind) return wk__ptx_write(k->nest, &k->shape, NULL, out);
   wk__ptx_product_kernel written;
   const wk__ptx_behind behind = {k->nest, &k->shape, k->behind.taken, out};
@@ -63,7 +64,7 @@ static wk_status take_args(kernel *k, const wk__ptx_kernel *written) {
 static wk_status compile(kernel *k) {
   wk__ptx_kernel *written = wk__alloc_zeroed(sizeof *written);
   if (!written) return WK_OUT_OF_MEMORY;
-  wk_status status = write(k, written);
+  wk_status status = write_text(k, written);
   if (status == WK_OK && wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "%s", written->text);
   if (status == WK_OK) status = wk__cuda_enter(k->device);
   if (status == WK_OK) status = load(k, written->text, k->is_behind ? "wick" : written->entry);
@@ -96,7 +97,8 @@ static struct {
   kernel *first, *last;
   kernel *running;
   bool started;
-} compiler = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, NULL, false};
+  pid_t process; /* that has the thread */
+} compiler = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 static void *run_compiler(void *unused) {
   (void)unused;
@@ -115,11 +117,23 @@ static void *run_compiler(void *unused) {
   return NULL;
 }
 
+/* When the process ends: the driver takes itself apart then, which must not be while it compiles. A fork has no such
+ * thread. */
+static void stop_compiler(void) {
+  if (compiler.process != getpid()) return;
+  pthread_mutex_lock(&compiler.lock);
+  compiler.first = compiler.last = NULL;
+  while (compiler.running) pthread_cond_wait(&compiler.done, &compiler.lock);
+  pthread_mutex_unlock(&compiler.lock);
+}
+
 static void ask_for(kernel *k) {
   pthread_mutex_lock(&compiler.lock);
   pthread_t thread;
   if (!compiler.started && pthread_create(&thread, NULL, run_compiler, NULL) == 0) {
     (void)pthread_detach(thread);
+    (void)atexit(stop_compiler);
+    compiler.process = getpid();
     compiler.started = true;
   }
   if (compiler.started) {

@@ -170,6 +170,22 @@ wick.cuda.synchronize()
     assert "kernel_fill" in text
 
 
+COMPILING = """
+import os, sys, wick as torch
+x = torch.ones(40, 40, device="cuda")
+for k in range(25):  # different kernels, which the second call asks for
+    for _ in range(2):
+        y = torch.ops.aten.add(x, k) if k % 2 else (x[:, : k + 2] * k).softmax(1)
+        for _ in range(k): y = y.exp() if k % 3 else y.sin().sum(0, keepdim=True)
+"""
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(0)", "if os.fork() == 0: sys.exit(0)\nos.wait()"])
+def test_a_process_ends_while_kernels_are_compiled(end):
+    """The driver is let finish what it compiles; a fork, which has no compiler, waits for nothing."""
+    assert run(COMPILING + end).returncode == 0
+
+
 def test_gradients_go_back_to_their_device():
     x = torch.ones(3, requires_grad=True)
     (x.to("cuda") * 2).sum().backward()
