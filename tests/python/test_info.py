@@ -165,7 +165,7 @@ except (ImportError, AttributeError):
 fun = torch.func
 def f(self, x):
     nn.Container(1, 2, 3)(x)
-    F.scaled_mm(x, x).q_scale()
+    F.scaled_grouped_mm(x, x).q_scale()
     self.lgamma, json.lgamma, nn.Linear(2, 3).weight
     torch.miopen_rnn(x)
     torch.cudnn_convolution(), torch.cudnn_convolution
@@ -195,7 +195,7 @@ def test_needs_of_a_program(sources):
         "torch.miopen_rnn": ["train.py:18"],
         "torch.nn.Container": ["train.py:15"],
         "torch.nn.qat": ["model.py:3"],
-        "torch.nn.functional.scaled_mm": ["train.py:16"],
+        "torch.nn.functional.scaled_grouped_mm": ["train.py:16"],
         "torch.utils.benchmark": ["train.py:3"],
     }
     assert found["methods"] == {"q_scale": ["train.py:16"]}

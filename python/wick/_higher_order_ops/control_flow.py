@@ -71,14 +71,18 @@ def cond(pred, true_fn, false_fn, operands=()):
 
 def _recorded_branches(pred, true_fn, false_fn, operands):
     """(what the operator gives,), or None where there is none: nothing is recorded, or the branches are no graphs."""
-    if not _C._branch_begin():
-        return None
+    begun = False
     try:
+        begun = _C._branch_begin()
+        if not begun:
+            return None
         first, tree = tree_flatten(true_fn(*operands))
         _C._control_next(first)
         second, other = tree_flatten(false_fn(*operands))
         results = _C._branch_end(pred, second if tree == other else None)
     except BaseException as error:
+        if not begun:
+            raise
         _C._branch_end(None, None)
         if isinstance(error, Exception):
             return None
@@ -154,16 +158,19 @@ def _recorded_loop(cond_fn, body_fn, carried):
         return None
 
     def attempt(again):
-        begun = _C._loop_begin(leaves, again)
-        if begun is None:
-            return None
-        placeholders, operands = begun[: len(leaves)], begun[len(leaves) :]
+        begun, placeholders, operands = None, (), ()
         try:
+            begun = _C._loop_begin(leaves, again)
+            if begun is None:
+                return None
+            placeholders, operands = begun[: len(leaves)], begun[len(leaves) :]
             given = tree_unflatten(placeholders, tree)
             _C._control_next([cond_fn(*given)])
             made, other = tree_flatten(body_fn(*given))
             return _C._loop_end(placeholders, operands, made if tree == other else None)
         except BaseException as error:
+            if begun is None:
+                raise
             _C._loop_end(placeholders, operands, None)
             if isinstance(error, Exception):
                 return None
@@ -242,14 +249,17 @@ def _recorded_scan(step, carried, stacks, reverse):
     count, leaves = len(carried), [*carried, *stacks]
 
     def attempt(again):
-        begun = _C._scan_begin(leaves, count, again)
-        if begun is None:
-            return None
+        begun = None
         try:
+            begun = _C._scan_begin(leaves, count, again)
+            if begun is None:
+                return None
             made, tree = step(list(begun[:count]), list(begun[count:]))
             results = _C._scan_end(begun, leaves, count, reverse, made)
             return (results, tree) if isinstance(results, tuple) else results
         except BaseException as error:
+            if begun is None:
+                raise
             _C._scan_end(begun, leaves, count, reverse, None)
             if isinstance(error, Exception):
                 return None
