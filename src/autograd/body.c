@@ -146,7 +146,7 @@ wk_status wk__body_pick(wk__body *b, const wk_value *args, wk_value *result) {
     return wk__body_refuse("a part of a tensor is taken");
   WK_TRY(capture(b, self, &buffer));
   wk__access at = {.buffer = (uint8_t)buffer, .ndim = self->ndim};
-  const wk_tensor *like = NULL;
+  const wk_tensor *like = list->tensors[0]; /* of the most dims */
   for (int d = 0; d < self->ndim; d++) {
     wk_tensor *index = list->tensors[d];
     wk__var place;
@@ -155,7 +155,7 @@ wk_status wk__body_pick(wk__body *b, const wk_value *args, wk_value *result) {
     WK_TRY(wk__body_value(b, index, &place));
     at.index[d] = wk_int_of(0);
     at.indirect[d] = wk__k_check_index(h, wk__k_cast(h, place, WK_INT64), wk_int_buffer_size(buffer, d));
-    if (!like || index->ndim > like->ndim) like = index;
+    if (index->ndim > like->ndim) like = index;
   }
   wk__spec spec = {0};
   wk__spec_contiguous(&spec, (wk_dtype)self->dtype, b->device, like->ndim, like->sizes);

@@ -637,7 +637,7 @@ void ptx_load(ptx_writer *w, int v) {
   }
 }
 
-/* What is there is exchanged for the sum, until nobody has changed it meanwhile. */
+/* What is there is exchanged for the sum, as long as another thread has changed it in between. */
 static void exchange_small_float(ptx_writer *w, int dtype, const char *value, place at, const char *guard) {
   int label = w->unique++;
   reg_name seen = ptx_new(w, "b16"), next = ptx_new(w, "b16"), met = ptx_new(w, "b16"), bits = ptx_new(w, "b32"),
