@@ -11,22 +11,6 @@ static bool only_looks(const wk__known_call *known) {
   return known->what == WK__KNOWN_LOOKS || known->what == WK__KNOWN_VALUES || known->what == WK__KNOWN_PASSES;
 }
 
-static bool is_one_of(const char *name, const char *const *names, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (strcmp(name, names[i]) == 0) return true;
-  return false;
-}
-
-/* The rows that have a function in calls.c may look further than at what C code knows of its arguments. */
-static bool module_function_looks(const char *module, const char *name) {
-  static const char *const builtins[] = {"len", "hash", "iter"}, *const operators[] = {"getitem", "contains", "is_",
-                                                                                       "is_not"};
-  const wk__known_call *known = wk__known_function(module, name);
-  if (only_looks(known)) return true;
-  if (strcmp(module, "builtins") == 0) return is_one_of(name, builtins, WK_COUNT(builtins));
-  return strcmp(module, "_operator") == 0 && is_one_of(name, operators, WK_COUNT(operators));
-}
-
 static bool changes_itself(PyTypeObject *type) {
   return PyType_IsSubtype(type, &PyList_Type) || PyType_IsSubtype(type, &PyDict_Type) ||
          PyType_IsSubtype(type, &PySet_Type) || strcmp(type->tp_name, "collections.deque") == 0;
@@ -70,7 +54,8 @@ static bool c_function_looks(wk__frame *f, PyObject *function) {
   if (self && !PyModule_Check(self)) return bound_function_looks(f, self, name) || refuse_callback(f, name);
   const char *module = c->m_module && PyUnicode_Check(c->m_module) ? PyUnicode_AsUTF8(c->m_module) : "";
   bool of_core = self == f->session->binding->module;
-  return of_core || (module && module_function_looks(module, name)) || refuse_callback(f, name);
+  const wk__known_call *known = wk__known_function(module ? module : "", name);
+  return of_core || only_looks(known) || known->how & WK__CALL_GIVEN || refuse_callback(f, name);
 }
 
 static bool descriptor_looks(wk__frame *f, PyObject *descriptor) {

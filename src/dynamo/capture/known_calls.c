@@ -17,6 +17,7 @@
 #define DROPS WK__CALL_DROPS
 #define DROPS_ITEM WK__CALL_DROPS_ITEM
 #define DROPS_KEYS WK__CALL_DROPS_KEYS
+#define GIVEN WK__CALL_GIVEN
 static const wk__known_call calls[] = {
 #define CALL(owner, name, what, how, sample) {owner, name, WK__KNOWN_##what, how},
 #define CLASS(name, kind, sample)

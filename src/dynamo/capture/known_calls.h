@@ -33,7 +33,7 @@ typedef enum wk__knowledge {
   WK__KNOWN_BY_CODE, /* calls.c has a function for it */
 } wk__knowledge;
 
-/* More of a method that changes its object. */
+/* More of a method that changes its object, or of a function. */
 enum {
   WK__CALL_BLIND = 1,        /* does the same whatever the container holds, and gives nothing back */
   WK__CALL_HALFWAY = 2,      /* may have changed something when it raises */
@@ -43,6 +43,7 @@ enum {
   WK__CALL_DROPS = 32,       /* lets go of what the container holds; */
   WK__CALL_DROPS_ITEM = 64,  /* of one item, which its first argument names */
   WK__CALL_DROPS_KEYS = 128, /* of what stands under the keys of its arguments */
+  WK__CALL_GIVEN = 256,      /* of a function that is BY_CODE: where it is given to C code to call, it only looks */
 };
 
 /* What instances of a C class are. */
@@ -56,7 +57,7 @@ typedef enum wk__class_kind {
 typedef struct wk__known_call {
   const char *owner, *name; /* a module and a function, or a class and a method; name "*": all the others */
   uint8_t what;             /* wk__knowledge */
-  uint8_t how;              /* WK__CALL_... */
+  uint16_t how;             /* WK__CALL_... */
 } wk__known_call;
 
 /* The row of a function of a module, of a method of a class; never NULL: the row of WK__KNOWN_NOTHING. */

@@ -24,6 +24,22 @@ from wick._C import Compiled
 CALLS = 3  # of a set: captured, replayed, replayed on what the second left
 
 
+def runs_with_ends(function, makers, log, kept):
+    """Of a call with what each maker gives: the result, what has been logged, its own end included, and how many items
+    were left."""
+    seen = []
+    for k, make in enumerate(makers):
+        log.clear()
+        o = make()
+        result = function(wick.ones(2) + k, o).tolist()
+        left = len(o) if hasattr(o, "__len__") else None
+        del o
+        gc.collect()
+        seen.append((result, list(log), left))
+    kept.clear()
+    return seen
+
+
 @wick.compiler.disable
 def loud(*args, **kwargs):
     """print() as a break."""

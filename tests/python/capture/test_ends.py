@@ -3,11 +3,11 @@ dead. Each program is called with things whose end does nothing, and with things
 it, in either order: the log and the result are those of the plain run."""
 
 import collections
-import gc
 import heapq
 import weakref
 
 import pytest
+from capture_harness import runs_with_ends
 
 import wick as torch
 from wick import nn
@@ -393,16 +393,7 @@ PROGRAMS = {
 
 
 def runs(function, make, kinds):
-    seen = []
-    for k, kind in enumerate(kinds):
-        LOG.clear()
-        o = make(kind)
-        result = function(torch.ones(2) + k, o).tolist()
-        del o
-        gc.collect()
-        seen.append((result, list(LOG)))
-    KEPT.clear()
-    return seen
+    return runs_with_ends(function, [lambda kind=kind: make(kind) for kind in kinds], LOG, KEPT)
 
 
 @pytest.mark.parametrize("aloud", [Destroyed, watched])
@@ -418,7 +409,7 @@ def test_what_the_end_of_things_does_is_seen(name, aloud):
     for kinds in ((Plain, Plain, aloud, aloud, Plain), (aloud, aloud, Plain, aloud)):
         plain = runs(program, make, kinds)
         assert runs(torch.compile(program), make, kinds) == plain
-        loud = [log for kind, (_, log) in zip(kinds, plain, strict=True) if kind is aloud]
+        loud = [log for kind, (_, log, _) in zip(kinds, plain, strict=True) if kind is aloud]
         assert all(any(entry[0] == "end" for entry in log) for log in loud)
 
 

@@ -3,11 +3,11 @@ Each program is called with things whose end does nothing, and with things whose
 is that of the plain run, and so is the order of its entries."""
 
 import contextlib
-import gc
 import operator
 import weakref
 
 import pytest
+from capture_harness import runs_with_ends
 
 import wick as torch
 
@@ -163,20 +163,6 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-def runs(function, kinds):
-    seen = []
-    for k, kind in enumerate(kinds):
-        LOG.clear()
-        o = [kind(i) for i in range(5)]
-        result = function(torch.ones(2) + k, o).tolist()
-        LOG.append(len(o))
-        del o
-        gc.collect()
-        seen.append((result, list(LOG)))
-    KEPT.clear()
-    return seen
-
-
 @pytest.mark.parametrize("aloud", [Destroyed, watched])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_ends_come_where_they_come_plainly(name, aloud):
@@ -189,4 +175,6 @@ def test_ends_come_where_they_come_plainly(name, aloud):
         return y * (1 + len(LOG))
 
     for kinds in ((Plain, Plain, aloud, aloud, Plain), (aloud, aloud, Plain, aloud)):
-        assert runs(torch.compile(program), kinds) == runs(program, kinds)
+        makers = [lambda kind=kind: [kind(i) for i in range(5)] for kind in kinds]
+        captured, plain = (runs_with_ends(f, makers, LOG, KEPT) for f in (torch.compile(program), program))
+        assert captured == plain
