@@ -51,15 +51,16 @@ static bool fits(const wk__cuda_depthwise *d, int32_t rows, int32_t planes) {
 
 /* As large as a block's memory and threads allow; `planes` are there to be joined. */
 static void choose_tiles(wk__cuda_depthwise *d, int64_t planes) {
-  d->tile_columns = (int32_t)wk__min(d->y_columns, MOST_COLUMNS);
+  d->tile_columns = (int32_t)wk__min(d->sizes.y_columns, MOST_COLUMNS);
   d->tile_rows = WK__DEPTHWISE_ROWS, d->tile_planes = 1;
-  while (d->tile_rows < d->y_rows && fits(d, d->tile_rows + WK__DEPTHWISE_ROWS, 1)) d->tile_rows += WK__DEPTHWISE_ROWS;
-  if (d->tile_rows < d->y_rows || d->tile_columns < d->y_columns) return;
+  while (d->tile_rows < d->sizes.y_rows && fits(d, d->tile_rows + WK__DEPTHWISE_ROWS, 1))
+    d->tile_rows += WK__DEPTHWISE_ROWS;
+  if (d->tile_rows < d->sizes.y_rows || d->tile_columns < d->sizes.y_columns) return;
   while (d->tile_planes < planes && fits(d, d->tile_rows, d->tile_planes + 1)) d->tile_planes++;
 }
 
 static int64_t tiles_of_plane(const wk__cuda_depthwise *d) {
-  return wk__ceil_div(d->y_rows, d->tile_rows) * wk__ceil_div(d->y_columns, d->tile_columns);
+  return wk__ceil_div(d->sizes.y_rows, d->tile_rows) * wk__ceil_div(d->sizes.y_columns, d->tile_columns);
 }
 
 /* ---- launches ---- */
@@ -87,7 +88,10 @@ static wk_status launch(wk__cuda_stream *stream, const char *name, int64_t block
   return status;
 }
 
-/* Of a convolution of x that gives y. */
+wk__depthwise_sizes wk__cuda_depthwise_sizes(const wk__cudnn_convolution *k) {
+  return (wk__depthwise_sizes){k->x[2], k->x[3], k->y[2], k->y[3], k->padding[0], k->padding[1], false};
+}
+
 static wk__cuda_depthwise described(const wk__cudnn_convolution *k) {
   return (wk__cuda_depthwise){.planes = (int64_t)k->x[0] * k->groups,
                               .type = k->type,
@@ -95,12 +99,7 @@ static wk__cuda_depthwise described(const wk__cudnn_convolution *k) {
                               .kernel = k->w[2],
                               .stride = k->stride[0],
                               .spread = 1,
-                              .x_rows = k->x[2],
-                              .x_columns = k->x[3],
-                              .y_rows = k->y[2],
-                              .y_columns = k->y[3],
-                              .row_padding = k->padding[0],
-                              .column_padding = k->padding[1]};
+                              .sizes = wk__cuda_depthwise_sizes(k)};
 }
 
 static wk_status convolve(wk__cuda_stream *stream, wk__cuda_depthwise *d) {
@@ -114,9 +113,8 @@ static wk_status convolve(wk__cuda_stream *stream, wk__cuda_depthwise *d) {
 static wk_status convolve_back(wk__cuda_stream *stream, wk__cuda_depthwise *d) {
   wk__cuda_depthwise of = *d;
   d->x = of.y, d->y = of.x;
-  d->x_rows = of.y_rows, d->x_columns = of.y_columns, d->y_rows = of.x_rows, d->y_columns = of.x_columns;
-  d->turned = true, d->spread = of.stride, d->stride = 1;
-  d->row_padding = d->kernel - 1 - of.row_padding, d->column_padding = d->kernel - 1 - of.column_padding;
+  d->sizes = wk__depthwise_turned(of.sizes, d->kernel);
+  d->spread = of.stride, d->stride = 1;
   return convolve(stream, d);
 }
 

@@ -13,6 +13,20 @@ enum {
   WK__DEPTHWISE_MOST_TAPS = 7 * 7
 };
 
+/* Of images of a convolution of x that gives y. */
+typedef struct wk__depthwise_sizes {
+  int32_t x_rows, x_columns, y_rows, y_columns;
+  int32_t row_padding, column_padding; /* may be negative */
+  int32_t turned;                      /* the weight's taps are the other way round */
+} wk__depthwise_sizes;
+
+/* For the gradient of x: y's gradient takes the place of x, and x's that of y. */
+static inline wk__depthwise_sizes wk__depthwise_turned(wk__depthwise_sizes of, int32_t kernel) {
+  return (wk__depthwise_sizes){
+      of.y_rows, of.y_columns, of.x_rows, of.x_columns, kernel - 1 - of.row_padding, kernel - 1 - of.column_padding,
+      !of.turned};
+}
+
 /* A block makes a tile of `planes` results, or, of more than one plane, each as a whole. For a weight's gradient it
  * goes through the tiles of the images of its channel and part. */
 typedef struct wk__cuda_depthwise {
@@ -22,9 +36,7 @@ typedef struct wk__cuda_depthwise {
   int32_t type;           /* wk__cuda_memory_type of x, w, y and bias: f32, f16, bf16 */
   int32_t channels;
   int32_t kernel, stride; /* of both dims */
-  int32_t x_rows, x_columns, y_rows, y_columns;
-  int32_t row_padding, column_padding;
-  int32_t turned;                               /* the weight's taps are the other way round */
+  wk__depthwise_sizes sizes;
   int32_t spread;                               /* x's elements lie so far apart, with zeros between */
   int32_t tile_rows, tile_columns, tile_planes; /* of y; rows are a multiple of WK__DEPTHWISE_ROWS */
   int32_t images_each;                          /* of a part */
@@ -55,9 +67,7 @@ typedef struct wk__cuda_depthwise_last {
   uint64_t x, w, y, bias; /* addresses; bias may be 0 */
   uint64_t parts;         /* a weight's gradient: (parts, channels, taps) of float */
   int32_t images, channels;
-  int32_t x_rows, x_columns, y_rows, y_columns;
-  int32_t row_padding, column_padding;         /* may be negative */
-  int32_t turned;                              /* the weight's taps are the other way round */
+  wk__depthwise_sizes sizes;
   int32_t block_pieces, blocks_across, slices; /* of a block; blocks for all channels; a weight's: rows at once */
   int32_t each;                                /* strips or rows of a block */
   int32_t unused;

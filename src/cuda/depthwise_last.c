@@ -34,24 +34,17 @@ static work described(const wk__cudnn_convolution *k, const wk_tensor *x, const 
                                   .bias = wk__cuda_at(bias),
                                   .images = k->x[0],
                                   .channels = k->groups,
-                                  .x_rows = k->x[2],
-                                  .x_columns = k->x[3],
-                                  .y_rows = k->y[2],
-                                  .y_columns = k->y[3],
-                                  .row_padding = k->padding[0],
-                                  .column_padding = k->padding[1]};
+                                  .sizes = wk__cuda_depthwise_sizes(k)};
   uint64_t bytes = (uint64_t)(w.piece * bytes_of(&w));
   if (w.d.channels % w.piece || w.d.x % bytes || w.d.y % bytes) w.piece = 1;
   return w;
 }
 
-/* y's gradient takes the place of x, and x's that of y. */
 static void turn(work *w) {
-  wk__cuda_depthwise_last of = w->d, *d = &w->d;
-  d->x = of.y, d->y = of.x;
-  d->x_rows = of.y_rows, d->x_columns = of.y_columns, d->y_rows = of.x_rows, d->y_columns = of.x_columns;
-  d->row_padding = w->kernel - 1 - of.row_padding, d->column_padding = w->kernel - 1 - of.column_padding;
-  d->turned = true, w->spread = w->stride;
+  uint64_t x = w->d.x;
+  w->d.x = w->d.y, w->d.y = x;
+  w->d.sizes = wk__depthwise_turned(w->d.sizes, w->kernel);
+  w->spread = w->stride;
 }
 
 /* Pieces are shared out evenly to blocks of at most so many. */
@@ -86,8 +79,8 @@ static wk_status launch(work *w, const wk_tensor *on, const char *what, int64_t 
 
 static wk_status convolve(work *w, const wk_tensor *on) {
   int stride = w->spread == 2 ? 1 : w->stride, bytes = bytes_of(w);
-  int64_t strips = w->d.images * wk__ceil_div(w->d.y_rows, wk__depthwise_strip_rows(bytes, stride, w->spread)) *
-                   wk__ceil_div(w->d.y_columns, wk__depthwise_strip(bytes, stride, w->spread));
+  int64_t strips = w->d.images * wk__ceil_div(w->d.sizes.y_rows, wk__depthwise_strip_rows(bytes, stride, w->spread)) *
+                   wk__ceil_div(w->d.sizes.y_columns, wk__depthwise_strip(bytes, stride, w->spread));
   share_pieces(w, WK__DEPTHWISE_BLOCK_CHANNELS / w->piece);
   return launch(w, on, w->spread == 2 ? "back_" : "", share_lines(w, on, strips, 1));
 }
@@ -112,7 +105,7 @@ static wk_status weigh(work *w, wk_tensor *weight) {
   share_pieces(w, pieces_at_once(w));
   w->d.slices = rows_at_once(w, w->d.block_pieces);
   wk_int first = wk_int_of(0);
-  int64_t parts = share_lines(w, weight, (int64_t)w->d.images * w->d.y_rows, w->d.slices);
+  int64_t parts = share_lines(w, weight, (int64_t)w->d.images * w->d.sizes.y_rows, w->d.slices);
   wk_int sizes[] = {wk_int_of(parts), weight->sizes[0], weight->sizes[1], weight->sizes[2], weight->sizes[3]};
   wk_tensor *sums = wk_new_empty(weight, sizes, 5, WK_FLOAT32, (wk_value){0});
   if (!sums) return wk_error_category();

@@ -158,18 +158,18 @@ static void set_rows(attention *a, int arg, const wk_tensor *t) { a->args[arg] =
 
 /* ---- the calls ---- */
 
+/* Of either row's call c, where its arguments have the same names. */
+#define OPERANDS(text)                                                                                             \
+  {                                                                                                                \
+    .query = c->args[A_query].tensor, .key = c->args[A_key].tensor, .value = c->args[A_value].tensor,              \
+    .blocks = wk__arg_tensor(c, A_blocks), .captured = &c->args[A_captured], .block_size = &c->args[A_block_size], \
+    .scale = &c->args[A_scale], .score = c->args[A_score].string, .masked = c->args[A_masked].string,              \
+    .derivative = (text)                                                                                           \
+  }
+
 static wk_status forward(wk__call *c) {
   WK__ARGS(_flex_attention);
-  const operands o = {.query = c->args[A_query].tensor,
-                      .key = c->args[A_key].tensor,
-                      .value = c->args[A_value].tensor,
-                      .blocks = wk__arg_tensor(c, A_blocks),
-                      .captured = &c->args[A_captured],
-                      .block_size = &c->args[A_block_size],
-                      .scale = &c->args[A_scale],
-                      .score = c->args[A_score].string,
-                      .masked = c->args[A_masked].string,
-                      .derivative = ""};
+  const operands o = OPERANDS("");
   attention a;
   WK_TRY(begin(&a, &o));
   wk__cuda_attention_set(&a, WK__ATTENTION_OUT, c->outputs[0]);
@@ -181,16 +181,7 @@ static wk_status forward(wk__call *c) {
 
 static wk_status backward(wk__call *c) {
   WK__ARGS(_flex_attention_backward);
-  const operands o = {.query = c->args[A_query].tensor,
-                      .key = c->args[A_key].tensor,
-                      .value = c->args[A_value].tensor,
-                      .blocks = wk__arg_tensor(c, A_blocks),
-                      .captured = &c->args[A_captured],
-                      .block_size = &c->args[A_block_size],
-                      .scale = &c->args[A_scale],
-                      .score = c->args[A_score].string,
-                      .masked = c->args[A_masked].string,
-                      .derivative = c->args[A_derivative].string};
+  const operands o = OPERANDS(c->args[A_derivative].string);
   if (*o.score && !*o.derivative)
     return wk_fail(WK_RUNTIME_ERROR, "_flex_attention_backward: the body was traced without its derivative");
   attention a;

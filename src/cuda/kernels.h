@@ -34,7 +34,8 @@ WK_MUST_USE wk_status wk__cuda_describe_linear(const wk_value *args, wk_tensor *
 /* depthwise.c, depthwise_last.c: convolutions of one channel a group; tensors lie as the kind says. `bias`: of each
  * channel of the result, or NULL. */
 struct wk__cudnn_convolution;
-bool wk__cuda_is_depthwise(const struct wk__cudnn_convolution *kind); /* and has a kernel */
+bool wk__cuda_is_depthwise(const struct wk__cudnn_convolution *kind);                          /* and has a kernel */
+struct wk__depthwise_sizes wk__cuda_depthwise_sizes(const struct wk__cudnn_convolution *kind); /* depthwise.h */
 WK_MUST_USE wk_status wk__cuda_depthwise_run(const struct wk__cudnn_convolution *kind, wk_tensor *x, wk_tensor *w,
                                              wk_tensor *y, const wk_tensor *bias);
 WK_MUST_USE wk_status wk__cuda_depthwise_run_last(const struct wk__cudnn_convolution *kind, wk_tensor *x, wk_tensor *w,

@@ -9,6 +9,15 @@ static bool is_as_large(const wk__binding *b, int access) {
   return true;
 }
 
+/* Where an access begins, and how it moves with the first `loops` loops, in whole pieces. */
+static bool is_in_pieces(const wk__nest *nest, const wk__binding *b, int access, int loops, int64_t bytes) {
+  int64_t item = wk__shape_item(nest, access);
+  uintptr_t address = (uintptr_t)b->base[access] + (uintptr_t)(b->start[access] * item);
+  bool whole = address % (uintptr_t)bytes == 0;
+  for (int d = 0; d < loops; d++) whole &= b->stride[access][d] * item % bytes == 0;
+  return whole;
+}
+
 /* Neighbours that a thread takes: 16 bytes of the largest items of what is as large as the loops, where memory and
  * sizes are made of such pieces. */
 static int vector_of(const wk__nest *nest, const wk__binding *b) {
@@ -21,12 +30,8 @@ static int vector_of(const wk__nest *nest, const wk__binding *b) {
     if (nest->accesses[a].has_indirect || nest->accesses[a].may_leave) each = wk__min(each, 4);
   if (b->size[b->p - 1] % each) return 1;
   for (int a = 0; a < b->access_count; a++) {
-    int64_t item = wk__shape_item(nest, a);
-    uintptr_t address = (uintptr_t)b->base[a] + (uintptr_t)(b->start[a] * item);
-    if (b->stride[a][b->p - 1] != 1) continue;
-    if (address % (uintptr_t)(wk__min(each * item, 16))) return 1;
-    for (int d = 0; d < b->p - 1; d++)
-      if (b->stride[a][d] * item % wk__min(each * item, 16)) return 1;
+    int64_t bytes = wk__min(each * wk__shape_item(nest, a), 16);
+    if (b->stride[a][b->p - 1] == 1 && !is_in_pieces(nest, b, a, b->p - 1, bytes)) return 1;
   }
   return (int)each;
 }
@@ -118,14 +123,12 @@ static void keep_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__
 
 /* Pieces of 16 bytes of what moves by one along the rows, from their beginning on. */
 static bool rows_are_in_pieces(const wk__nest *nest, const wk__binding *b) {
+  bool all = true;
   for (int a = 0; a < b->access_count; a++) {
-    int64_t item = wk__shape_item(nest, a);
-    if (b->stride[a][b->p] != 1 || nest->accesses[a].has_indirect || nest->accesses[a].may_leave) continue;
-    if (((uintptr_t)b->base[a] + (uintptr_t)(b->start[a] * item)) % 16) return false;
-    for (int d = 0; d < b->p; d++)
-      if (b->stride[a][d] * item % 16) return false;
+    bool by_elements = b->stride[a][b->p] != 1 || nest->accesses[a].has_indirect || nest->accesses[a].may_leave;
+    all &= by_elements || is_in_pieces(nest, b, a, b->p, 16);
   }
-  return true;
+  return all;
 }
 
 /* A thread has a row to itself, so what it reads at once has to be lines of memory. */

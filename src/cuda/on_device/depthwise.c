@@ -40,14 +40,16 @@ typedef struct window {
   int first_row, first_column; /* in x; may lie outside */
   int first_y_row, first_y_column;
 } window;
-INLINE int tiles_across(const wk__cuda_depthwise *s) { return (s->y_columns + s->tile_columns - 1) / s->tile_columns; }
-INLINE int tiles_down(const wk__cuda_depthwise *s) { return (s->y_rows + s->tile_rows - 1) / s->tile_rows; }
+INLINE int tiles_across(const wk__cuda_depthwise *s) {
+  return (s->sizes.y_columns + s->tile_columns - 1) / s->tile_columns;
+}
+INLINE int tiles_down(const wk__cuda_depthwise *s) { return (s->sizes.y_rows + s->tile_rows - 1) / s->tile_rows; }
 INLINE window window_of(const wk__cuda_depthwise *s, int tile) {
   window w;
   w.rows = (s->tile_rows - 1) * s->stride + s->kernel, w.columns = (s->tile_columns - 1) * s->stride + s->kernel;
   w.first_y_row = tile / tiles_across(s) * s->tile_rows, w.first_y_column = tile % tiles_across(s) * s->tile_columns;
-  w.first_row = w.first_y_row * s->stride - s->row_padding;
-  w.first_column = w.first_y_column * s->stride - s->column_padding;
+  w.first_row = w.first_y_row * s->stride - s->sizes.row_padding;
+  w.first_column = w.first_y_column * s->stride - s->sizes.column_padding;
   return w;
 }
 
@@ -58,8 +60,8 @@ INLINE float image_at(const bool is_whole, const wk__cuda_depthwise *s, int64_t 
     inside = inside && row % s->spread == 0 && column % s->spread == 0;
     row /= s->spread, column /= s->spread;
   }
-  inside = inside && row < s->x_rows && column < s->x_columns;
-  float v = load_as(is_whole, s, s->x, inside ? (plane * s->x_rows + row) * s->x_columns + column : 0);
+  inside = inside && row < s->sizes.x_rows && column < s->sizes.x_columns;
+  float v = load_as(is_whole, s, s->x, inside ? (plane * s->sizes.x_rows + row) * s->sizes.x_columns + column : 0);
   return inside ? v : 0;
 }
 
@@ -92,7 +94,7 @@ INLINE void load_weights(const wk__cuda_depthwise *s, int64_t first, int count) 
   int taps = s->kernel * s->kernel;
   for (int i = thread_index(); i < count * taps; i += THREADS) {
     int channel = (int)((first + i / taps) % s->channels), tap = i % taps;
-    weights[i] = load(s, s->w, (int64_t)channel * taps + (s->turned ? taps - 1 - tap : tap));
+    weights[i] = load(s, s->w, (int64_t)channel * taps + (s->sizes.turned ? taps - 1 - tap : tap));
   }
 }
 
@@ -116,8 +118,9 @@ INLINE void add_taps(const int K, const int S, const SHARED float *x, int column
 INLINE void store_column(const wk__cuda_depthwise *s, int64_t plane, int row, int column, const float sum[ROWS]) {
   float bias = s->bias ? load(s, s->bias, plane % s->channels) : 0;
   UNROLL for (int i = 0; i < ROWS; i++) {
-    if (row + i < s->y_rows)
-      store(s, s->y, (plane * s->y_rows + row + i) * s->y_columns + column, s->bias ? sum[i] + bias : sum[i]);
+    if (row + i < s->sizes.y_rows)
+      store(s, s->y, (plane * s->sizes.y_rows + row + i) * s->sizes.y_columns + column,
+            s->bias ? sum[i] + bias : sum[i]);
   }
 }
 
@@ -131,7 +134,7 @@ INLINE void convolve(const int K, const int S, const wk__cuda_depthwise *s) {
   wait_for_block();
   for (int item = thread_index(); item < count * groups * s->tile_columns; item += THREADS) {
     int column = item % s->tile_columns, above = item / s->tile_columns, group = above % groups, p = above / groups;
-    if (w.first_y_column + column >= s->y_columns) continue;
+    if (w.first_y_column + column >= s->sizes.y_columns) continue;
     float sum[ROWS] = {0};
     add_taps(K, S, images + (p * w.rows + group * ROWS * S) * w.columns + column * S, w.columns, weights + p * K * K,
              sum);
@@ -157,8 +160,9 @@ INLINE void add_places(const int K, const wk__cuda_depthwise *s, const window *w
   for (int item = thread_index(); item < count * places; item += THREADS) {
     int p = item / places, row = item % places / s->tile_columns, column = item % s->tile_columns;
     int y_row = w->first_y_row + row, y_column = w->first_y_column + column;
-    if (y_row >= s->y_rows || y_column >= s->y_columns) continue;
-    float grad = load(s, s->y, ((first + (int64_t)p * s->channels) * s->y_rows + y_row) * s->y_columns + y_column);
+    if (y_row >= s->sizes.y_rows || y_column >= s->sizes.y_columns) continue;
+    float grad =
+        load(s, s->y, ((first + (int64_t)p * s->channels) * s->sizes.y_rows + y_row) * s->sizes.y_columns + y_column);
     const SHARED float *x = images + (p * w->rows + row * s->stride) * w->columns + column * s->stride;
     UNROLL for (int r = 0; r < K; r++) {
       UNROLL for (int c = 0; c < K; c++) sum[r * K + c] = __nvvm_fma_rn_f(grad, x[r * w->columns + c], sum[r * K + c]);

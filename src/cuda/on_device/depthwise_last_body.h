@@ -103,7 +103,7 @@ INLINE void load_weights(const int K, const int V, const wk__cuda_depthwise_last
   const element *w = (const element *)s->w + (int64_t)b->channel * K * K;
   for (int i = thread_index(); i < b->pieces * V * K * K; i += THREADS) {
     int tap = i % (K * K);
-    weights[(s->turned ? K * K - 1 - tap : tap) * PITCH + i / (K * K)] = widened(w[i]);
+    weights[(s->sizes.turned ? K * K - 1 - tap : tap) * PITCH + i / (K * K)] = widened(w[i]);
   }
   wait_for_block();
 }
@@ -143,12 +143,12 @@ INLINE void add_tap(const int S, const int spread, const int odd, const int V, c
 
 /* A bit for each of `count` columns from `first` on: whether it is one of x. */
 INLINE uint32_t columns_inside(const wk__cuda_depthwise_last *s, int first, int count) {
-  int low = first < 0 ? -first : 0, high = s->x_columns - first < count ? s->x_columns - first : count;
+  int low = first < 0 ? -first : 0, high = s->sizes.x_columns - first < count ? s->sizes.x_columns - first : count;
   return high > low ? (1u << high) - (1u << low) : 0;
 }
 
 INLINE const element *x_at(const wk__cuda_depthwise_last *s, int image, int row, int column) {
-  return (const element *)s->x + (((int64_t)image * s->x_rows + row) * s->x_columns + column) * s->channels;
+  return (const element *)s->x + (((int64_t)image * s->sizes.x_rows + row) * s->sizes.x_columns + column) * s->channels;
 }
 
 typedef struct place {
@@ -165,13 +165,13 @@ typedef struct window {
 
 INLINE window window_of(const int K, const int S, const int spread, const int odd, const wk__cuda_depthwise_last *s,
                         const place *p) {
-  int left = (p->column * S - s->column_padding + odd) / spread;
+  int left = (p->column * S - s->sizes.column_padding + odd) / spread;
   window w;
   w.x = x_at(s, p->image, 0, left) + p->channel;
-  w.above = p->row * S - s->row_padding;
+  w.above = p->row * S - s->sizes.row_padding;
   w.inside = columns_inside(s, left, loaded_columns(K, S, spread, odd));
-  w.y = ((p->image * s->y_rows + p->row) * s->y_columns + p->column) * s->channels + p->channel;
-  w.columns = s->y_columns - p->column;
+  w.y = ((p->image * s->sizes.y_rows + p->row) * s->sizes.y_columns + p->column) * s->channels + p->channel;
+  w.columns = s->sizes.y_columns - p->column;
   return w;
 }
 
@@ -196,8 +196,8 @@ INLINE void add_row(const int K, const int S, const int spread, const int odd, c
                     float (*sum)[MOST_STRIP][PIECE]) {
   const int count = loaded_columns(K, S, spread, odd);
   int row = (at->above + r) / spread;
-  uint32_t inside = row >= 0 && row < s->x_rows ? at->inside : 0;
-  const element *first = at->x + (int64_t)row * (s->x_columns * s->channels);
+  uint32_t inside = row >= 0 && row < s->sizes.x_rows ? at->inside : 0;
+  const element *first = at->x + (int64_t)row * (s->sizes.x_columns * s->channels);
   piece x[MOST_LOADED];
   UNROLL for (int i = 0; i < count; i++) x[i] = load_piece(V, first + (int64_t)i * s->channels, inside & 1u << i);
   UNROLL for (int c = 0; c < K; c++) {
@@ -222,8 +222,8 @@ INLINE void convolve_strip(const int K, const int S, const int spread, const int
         add_row(K, S, spread, odd, V, 0, 1, s, &at, r, w, sum);
   }
   store_row(C, V, s, at.y, at.columns, sum[0]);
-  bool below = rows == 2 && at.above + s->row_padding + 1 < s->y_rows;
-  if (below) store_row(C, V, s, at.y + s->y_columns * s->channels, at.columns, sum[1]);
+  bool below = rows == 2 && at.above + s->sizes.row_padding + 1 < s->sizes.y_rows;
+  if (below) store_row(C, V, s, at.y + s->sizes.y_columns * s->channels, at.columns, sum[1]);
 }
 
 /* v, as if it were new: a divisor's reciprocal is then made where it is used, instead of staying in registers. */
@@ -234,14 +234,14 @@ INLINE int made_here(int v) {
 
 INLINE void convolve(const int K, const int S, const int spread, const int V, const wk__cuda_depthwise_last *s) {
   const int C = STRIP(S, spread), R = ROWS(S, spread);
-  int across = (s->y_columns + C - 1) / C, down = (s->y_rows + R - 1) / R;
+  int across = (s->sizes.y_columns + C - 1) / C, down = (s->sizes.y_rows + R - 1) / R;
   share b = share_of(V, s, s->images * down * across);
   load_weights(K, V, s, &b);
   for (int item = thread_index(); item < (b.end - b.first) * b.pieces; item += THREADS) {
     int of_pieces = made_here(b.pieces), of_columns = made_here(across), of_rows = made_here(down);
     int strip = b.first + item / of_pieces, channel = item % of_pieces * V, line = strip / of_columns;
     place p = {line / of_rows, line % of_rows * R, strip % of_columns * C, b.channel + channel};
-    if (spread == 2 && s->column_padding & 1)
+    if (spread == 2 && s->sizes.column_padding & 1)
       convolve_strip(K, S, spread, 1, V, s, &p, weights + channel);
     else
       convolve_strip(K, S, spread, 0, V, s, &p, weights + channel);
@@ -273,17 +273,17 @@ INLINE void add_places(const int K, const int S, const int V, const int C, const
 INLINE void add_line(const int K, const int S, const int V, const wk__cuda_depthwise_last *s, int line, int r,
                      int channel, float (*sum)[PIECE]) {
   const int C = sizeof(element) == 2 ? 7 : S == 1 ? 4 : 2; /* what the registers hold */
-  int image = line / s->y_rows, row = line % s->y_rows * S - s->row_padding + r, column = 0;
-  bool there = row >= 0 && row < s->x_rows;
-  const element *y = (const element *)s->y + (int64_t)line * s->y_columns * s->channels + channel;
-  const element *x = x_at(s, image, row, -s->column_padding) + channel;
-  ROLLED for (; column + C <= s->y_columns; column += C) {
-    uint32_t inside = columns_inside(s, column * S - s->column_padding, (C - 1) * S + K);
+  int image = line / s->sizes.y_rows, row = line % s->sizes.y_rows * S - s->sizes.row_padding + r, column = 0;
+  bool there = row >= 0 && row < s->sizes.x_rows;
+  const element *y = (const element *)s->y + (int64_t)line * s->sizes.y_columns * s->channels + channel;
+  const element *x = x_at(s, image, row, -s->sizes.column_padding) + channel;
+  ROLLED for (; column + C <= s->sizes.y_columns; column += C) {
+    uint32_t inside = columns_inside(s, column * S - s->sizes.column_padding, (C - 1) * S + K);
     add_places(K, S, V, C, s, y + (int64_t)column * s->channels, x + (int64_t)column * S * s->channels,
                there ? inside : 0, sum);
   }
-  ROLLED for (; column < s->y_columns; column++) {
-    uint32_t inside = columns_inside(s, column * S - s->column_padding, K);
+  ROLLED for (; column < s->sizes.y_columns; column++) {
+    uint32_t inside = columns_inside(s, column * S - s->sizes.column_padding, K);
     add_places(K, S, V, 1, s, y + (int64_t)column * s->channels, x + (int64_t)column * S * s->channels,
                there ? inside : 0, sum);
   }
@@ -305,7 +305,7 @@ INLINE void fold_slices(const int K, const int V, const wk__cuda_depthwise_last 
 }
 
 INLINE void weigh(const int K, const int S, const int V, const wk__cuda_depthwise_last *s) {
-  share b = share_of(V, s, s->images * s->y_rows);
+  share b = share_of(V, s, s->images * s->sizes.y_rows);
   int channel = b.channel + thread_index() % b.pieces * V, r = thread_index() / b.pieces % K;
   int slice = thread_index() / (b.pieces * K);
   float sum[MOST_KERNEL][PIECE];
