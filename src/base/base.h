@@ -19,6 +19,13 @@ static inline int64_t wk__max(int64_t a, int64_t b) { return a > b ? a : b; }
 int64_t wk__nanoseconds(void); /* of a clock that is never set (threads.c) */
 /* Often 1, and a division costs 40 to 90 cycles on many processors. */
 static inline int64_t wk__ceil_div(int64_t a, int64_t b) { return a > 0 && a <= b ? 1 : (a + b - 1) / b; }
+static inline int64_t wk__greatest_divisor(int64_t a, int64_t b) { /* that both have; not negative */
+  while (b) {
+    int64_t rest = a % b;
+    a = b, b = rest;
+  }
+  return a < 0 ? -a : a;
+}
 
 /* ---- memory.c: the one door to the heap. NULL means failure with WK_OUT_OF_MEMORY set. WICK_FAULT=alloc:N (debug
  * builds) makes the N-th call fail. A size of zero gives a unique pointer. ---- */

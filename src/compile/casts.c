@@ -7,13 +7,11 @@
  * tests/ops/test_compile.py. */
 #include "compile/fuse/fuse.h"
 
-static bool is_small_float(int dtype) { return dtype == WK_FLOAT16 || dtype == WK_BFLOAT16; }
-
 static bool widens(const wk__graph_node *n) {
   if (n->kind != WK__GRAPH_CALL || n->op != WK__OP(_to_copy) || n->flags & WK__GRAPH_TAPED) return false;
   const wk_tensor *from = n->args[0].node->value, *to = n->value;
   bool stays = from->device.type == to->device.type && from->device.index == to->device.index;
-  return stays && is_small_float(from->dtype) && to->dtype == WK_FLOAT32;
+  return stays && wk__dtype_is_small_float(from->dtype) && to->dtype == WK_FLOAT32;
 }
 
 static bool has_body(const wk__graph_node *n) {

@@ -417,7 +417,7 @@ wk_status wk__cuda_convolution_backward_weight(wk__call *c) { return on_device(c
 bool wk__cuda_convolves_last(wk_device device, wk_dtype dtype) {
   (void)device;
   const char *text = getenv("WICK_CUDA_LAYOUT");
-  if (dtype != WK_FLOAT16 && dtype != WK_BFLOAT16) return false;
+  if (!wk__dtype_is_small_float(dtype)) return false;
   if (text && *text) return strcmp(text, "last") == 0;
   return (wk__cuda_switches.cudnn && wk__cudnn_version() > 0) || !wk__cuda_products_are("exact");
 }

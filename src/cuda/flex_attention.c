@@ -203,14 +203,14 @@ static wk_status backward(wk__call *c) {
   return wk__cuda_check_work(a.stream);
 }
 
-static bool is_small(const wk_tensor *t) { return t->dtype == WK_FLOAT16 || t->dtype == WK_BFLOAT16; }
-
 wk_status wk__cuda_flex_attention(wk__call *c) {
   WK__ARGS(_flex_attention);
-  return is_small(c->args[A_query].tensor) ? wk__cuda_in_scope(c, forward) : wk__cuda_run_kernel_on_host(c);
+  return wk__dtype_is_small_float(c->args[A_query].tensor->dtype) ? wk__cuda_in_scope(c, forward)
+                                                                  : wk__cuda_run_kernel_on_host(c);
 }
 
 wk_status wk__cuda_flex_attention_backward(wk__call *c) {
   WK__ARGS(_flex_attention_backward);
-  return is_small(c->args[A_query].tensor) ? wk__cuda_in_scope(c, backward) : wk__cuda_run_kernel_on_host(c);
+  return wk__dtype_is_small_float(c->args[A_query].tensor->dtype) ? wk__cuda_in_scope(c, backward)
+                                                                  : wk__cuda_run_kernel_on_host(c);
 }

@@ -259,20 +259,12 @@ static wk_status backward_weight(const run *r, bool *out_done) {
   return convolve(r, WK__WINDOWS_OF_B, dims, &p, r->x, r->in, out_done);
 }
 
-static int64_t greatest_divisor(int64_t a, int64_t b) {
-  while (b) {
-    int64_t rest = a % b;
-    a = b, b = rest;
-  }
-  return a;
-}
-
 /* Place `remainder` + q stride of x is reached from place q + start + j step of y by tap `first` + j `each`. False: by
  * none, or there is no such place. */
 static bool find_class(const wk__cudnn_convolution *k, int from, int64_t remainder, dim *out, int64_t *out_first,
                        int64_t *out_each) {
   int64_t stride = k->stride[from], dilation = k->dilation[from], kernel = k->w[2 + from], first = 0;
-  int64_t divisor = greatest_divisor(stride, dilation), reach = remainder + k->padding[from];
+  int64_t divisor = wk__greatest_divisor(stride, dilation), reach = remainder + k->padding[from];
   while (first < kernel && (reach - first * dilation) % stride) first++;
   *out_first = first, *out_each = stride / divisor;
   if (first == kernel || remainder >= k->x[2 + from]) return false;

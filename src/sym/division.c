@@ -8,15 +8,6 @@
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
-static int64_t gcd(int64_t a, int64_t b) {
-  while (b) {
-    int64_t remainder = a % b;
-    a = b;
-    b = remainder;
-  }
-  return a < 0 ? -a : a;
-}
-
 static wk_int divided_by_zero(void) {
   (void)wk_fail(WK_RUNTIME_ERROR, "integer division or modulo by zero");
   return WK_INT_POISONED;
@@ -55,7 +46,7 @@ static int64_t split_common(wk__shape_env *env, wk_int x, int64_t c, wk_int *mul
   wk__sum_view_of(x, &view);
   int64_t best = 1;
   for (int candidate = 0; candidate < view.count; candidate++) {
-    int64_t g = gcd(view.items[candidate].coefficient, c), block;
+    int64_t g = wk__greatest_divisor(view.items[candidate].coefficient, c), block;
     if (g <= best) continue;
     wk__sum rest = {.env = env}, whole = {.env = env};
     for (int i = 0; i < view.count; i++) {

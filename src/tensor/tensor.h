@@ -78,6 +78,9 @@ static inline uint16_t wk__f32_to_bf16(float f) {
 }
 static inline bool wk__dtype_is_word(int dtype) { return dtype >= WK_UINT16 && dtype <= WK_UINT64; }
 static inline bool wk__dtype_is_unsigned(int dtype) { return dtype == WK_UINT8 || wk__dtype_is_word(dtype); }
+static inline bool wk__dtype_is_small_float(int dtype) { /* not float8 */
+  return dtype == WK_FLOAT16 || dtype == WK_BFLOAT16;
+}
 static inline bool wk__dtype_is_float8(int dtype) { return dtype >= WK_FLOAT8_E4M3 && dtype <= WK_FLOAT8_E8M0; }
 float wk__f8_to_f32(uint8_t v, wk_dtype format);
 uint8_t wk__f32_to_f8(float f, wk_dtype format);

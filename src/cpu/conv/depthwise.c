@@ -137,12 +137,10 @@ typedef struct seeing {
   int64_t taps;
 } seeing;
 
-static int64_t greatest_divisor(int64_t a, int64_t b) { return b ? greatest_divisor(b, a % b) : a; }
-
 static int64_t floor_div_signed(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
 static seeing seen_by(const wk__conv *c, int dim, int64_t first) {
-  int64_t stride = c->stride[dim], dilation = c->dilation[dim], divisor = greatest_divisor(stride, dilation);
+  int64_t stride = c->stride[dim], dilation = c->dilation[dim], divisor = wk__greatest_divisor(stride, dilation);
   seeing s = {.first = first, .count = wk__ceil_div(c->in[dim] - first, stride), .tap_step = stride / divisor};
   s.place_step = dilation / divisor;
   int64_t tap = 0;

@@ -36,11 +36,9 @@ static wk__conv describe(const wk__convolution *p, const wk_tensor *input, const
   return c;
 }
 
-static bool is_small(const wk_tensor *t) { return t->dtype == WK_FLOAT16 || t->dtype == WK_BFLOAT16; }
-
 /* In the dtype that is computed in and the format; in the caller's scope. NULL for NULL. */
 static wk_tensor *operand(wk_tensor *t, const char *format) {
-  wk_tensor *wide = t && is_small(t) ? wk__in_dtype(t, WK_FLOAT32) : t;
+  wk_tensor *wide = t && wk__dtype_is_small_float(t->dtype) ? wk__in_dtype(t, WK_FLOAT32) : t;
   return wide ? wk_contiguous(wide, t->ndim < 4 ? "contiguous_format" : format) : NULL;
 }
 
@@ -59,7 +57,7 @@ static wk_tensor *in_dtype(wk_tensor *out, wk_dtype dtype) {
 }
 
 static wk_tensor *wide_result(wk_tensor *out) {
-  return in_dtype(out, is_small(out) ? WK_FLOAT32 : (wk_dtype)out->dtype);
+  return in_dtype(out, wk__dtype_is_small_float(out->dtype) ? WK_FLOAT32 : (wk_dtype)out->dtype);
 }
 
 static wk_status store_result(wk_tensor *out, const wk_tensor *wide) {
@@ -99,7 +97,7 @@ static wk_tensor *images(wk_tensor *t, int64_t first, int64_t end) {
 }
 
 static wk_status run(const wk__convolution *p, wk_tensor *x, wk_tensor *w, wk_tensor *bias, wk_tensor *out) {
-  if (!is_small(out)) return run_images(p, x, w, bias, out, NULL);
+  if (!wk__dtype_is_small_float(out->dtype)) return run_images(p, x, w, bias, out, NULL);
   int64_t step = images_at_a_time(x, out), count = wk__size(x, 0);
   wk_status status = WK_OK;
   bool biased = bias != NULL;
@@ -276,7 +274,8 @@ static wk_status weight_gradient(const wk__call *c) {
   WK_TRY(wk__read_convolution(c, x->ndim - 2, &p));
   WK__OWNED wide = wide_result(out);
   if (!wide) return wk_error_category();
-  WK_TRY((is_small(out) ? weight_gradient_in_parts : weight_gradient_of)(&p, grad, x, format, wide));
+  WK_TRY((wk__dtype_is_small_float(out->dtype) ? weight_gradient_in_parts : weight_gradient_of)(&p, grad, x, format,
+                                                                                                wide));
   return store_result(out, wide);
 }
 

@@ -19,8 +19,6 @@ static bool has_sizes(const wk_tensor *t, wk_int a, wk_int b, wk_int c, wk_int d
          wk_int_eq(t->sizes[3], d);
 }
 
-static bool is_small(const wk_tensor *q) { return q->dtype == WK_FLOAT16 || q->dtype == WK_BFLOAT16; }
-
 static bool is_multiple(wk_int a, wk_int b) { return wk_int_eq(wk_int_mod(a, b), wk_int_of(0)); }
 
 /* What the kernels of small floats are for. */
@@ -39,7 +37,7 @@ static wk_status check_small(const wk_tensor *q, const wk_tensor *k, const wk_te
 }
 
 static wk_status check_operands(const wk_tensor *q, const wk_tensor *k, const wk_tensor *v) {
-  if (is_small(q)) return check_small(q, k, v);
+  if (wk__dtype_is_small_float(q->dtype)) return check_small(q, k, v);
   bool floats = (q->dtype == WK_FLOAT32 || q->dtype == WK_FLOAT64) && k->dtype == q->dtype && v->dtype == q->dtype;
   if (!floats) return wrong("query, key and value have to be float32 or float64, all of them");
   if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4) return wrong("query, key and value have to have 4 dims");
@@ -57,14 +55,17 @@ static wk_status check_blocks(const wk_tensor *blocks, const wk_value *block_siz
   wk_int rows = block_size->integers[0], columns = block_size->integers[1];
   bool fits = blocks->dtype == WK_UINT8 && blocks->ndim == 4 && wk__is_contiguous(blocks) &&
               wk_int_lt(wk_int_of(0), rows) && wk_int_lt(wk_int_of(0), columns);
-  if (fits && is_small(q)) fits = is_multiple(rows, wk_int_of(128)) && is_multiple(columns, wk_int_of(128));
+  if (fits && wk__dtype_is_small_float(q->dtype))
+    fits = is_multiple(rows, wk_int_of(128)) && is_multiple(columns, wk_int_of(128));
   fits = fits && broadcasts(blocks->sizes[0], q->sizes[0]) && broadcasts(blocks->sizes[1], q->sizes[1]) &&
          !wk_int_lt(wk_int_mul(blocks->sizes[2], rows), q->sizes[2]) &&
          !wk_int_lt(wk_int_mul(blocks->sizes[3], columns), k->sizes[2]);
   return fits ? WK_OK : wrong("the blocks do not cover the scores");
 }
 
-static wk_dtype score_dtype(const wk_tensor *q) { return is_small(q) ? WK_FLOAT32 : (wk_dtype)q->dtype; }
+static wk_dtype score_dtype(const wk_tensor *q) {
+  return wk__dtype_is_small_float(q->dtype) ? WK_FLOAT32 : (wk_dtype)q->dtype;
+}
 
 static void spec_rows(wk__spec *spec, const wk_tensor *q) {
   wk__spec_contiguous(spec, score_dtype(q), q->device, 3, q->sizes);
