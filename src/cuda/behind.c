@@ -24,14 +24,13 @@ typedef struct run {
   wk__binding binding;
 } run;
 
-/* The result's way to memory and back is saved, which is less than the library is faster by where sums are long, and
- * less than the work takes where it is an exponential or the like: it does not overlap with the products of the other
- * block. Measured on an H100, 8192 x 3072 x 768, as one and as two kernels, microseconds: an addition 84 and 110, gelu
- * 106 and 99, its gradient 128 and 118; 8192 x 4096 x 2048, an addition 252 and 242. */
-static bool is_worth_it(const wk__cuda_product *p, const wk__code *code) {
-  enum { MOST_DEPTH = 1536 };
+/* The result's way to memory and back is saved, which is less than the work takes where it is an exponential or the
+ * like: the warps that multiply are too few to compute as fast as a kernel of its own. Measured on an H100, 8192 x 3072
+ * x 768, as one and as two kernels, microseconds: relu 68 and 93, an addition 88 and 110, gelu 109 and 100, its
+ * gradient 153 and 117; 8192 x 4096 x 2048, relu 195 and 226, an addition 219 and 260. */
+static bool is_worth_it(const wk__code *code) {
   if (wk__cuda_products_are("apart")) return false;
-  return !wk__cublas_is_there() || (p->k <= MOST_DEPTH && !wk__cuda_calls_functions(code));
+  return !wk__cublas_is_there() || !wk__cuda_calls_functions(code);
 }
 
 /* ---- whether the nest goes with pieces of the product's tiles ---- */
@@ -66,11 +65,13 @@ static bool goes_with_pieces(const run *r, const wk__nest *nest, uint64_t taken)
 }
 
 static bool product_fits(run *r) {
-  return r->product.batch == 1 && wk__cuda_cores_prepare(&r->cores, r->stream, &r->product) && !r->cores.kind.split &&
-         r->cores.kind.vectors;
+  return r->product.batch == 1 && wk__cuda_cores_prepare(&r->cores, r->stream, &r->product, WK__WINDOWS_OF_NONE) &&
+         !r->cores.kind.split && r->cores.kind.vectors;
 }
 
 /* ---- the one kernel ---- */
+
+static bool is_bulk(const run *r) { return wk__ptx_product_is_bulk(&r->cores.kind); }
 
 static void note_time(const run *r, const wk__nest *nest, CUevent begin) {
   char mode[96], name[WK__CUDA_NAME_BYTES];
@@ -81,15 +82,11 @@ static void note_time(const run *r, const wk__nest *nest, CUevent begin) {
   wk__cuda_time_end(r->stream, begin, name);
 }
 
-/* About what a step of k takes a tile that has the multiprocessor to itself, on an H100. */
-enum { CYCLES_A_STEP = 700 };
-
 static wk_status give(run *r, const wk__nest *nest, const wk__cuda_kernel *k) {
   int64_t words[WK__PRODUCT_ARGS + WK__PTX_MAX_ARGS];
   wk__cuda_address addresses[WK__PRODUCT_ARGS + WK__PTX_MAX_ARGS];
-  r->cores.args[WK__PRODUCT_LATE] = r->stream->device->multiprocessors;
-  r->cores.args[WK__PRODUCT_CYCLES] = r->cores.args[WK__PRODUCT_STEPS] * CYCLES_A_STEP;
   int count = wk__cuda_cores_addresses(&r->cores, addresses);
+  int64_t blocks = is_bulk(r) ? wk__cuda_cores_blocks(&r->cores) : r->cores.tiles;
   memcpy(words, r->cores.args, sizeof r->cores.args);
   count += wk__cuda_collect_args(k, r->stream, &r->binding, r->fused->whole, NULL, words + WK__PRODUCT_ARGS,
                                  WK__PRODUCT_ARGS, addresses + count);
@@ -97,7 +94,7 @@ static wk_status give(run *r, const wk__nest *nest, const wk__cuda_kernel *k) {
   wk__cuda_time_begin(r->stream, &begin);
   wk_status status = wk__cuda_give(r->stream, &(wk__cuda_work){.function = k->function,
                                                                .held = k->held,
-                                                               .grid = {(unsigned)r->cores.tiles, 1, 1},
+                                                               .grid = {(unsigned)blocks, 1, 1},
                                                                .threads = (unsigned)k->threads,
                                                                .shared = (unsigned)k->shared,
                                                                .words = words,
@@ -118,12 +115,12 @@ static wk_status run_as_one(run *r, bool *out_done) {
   if (!goes_with_pieces(r, nest, taken)) return WK_OK;
   if (wk__cuda_is_interpreted(nest, r->stream->device, &r->binding, r->fused->whole)) return WK_OK;
   wk__shape_of_pieces(r->stream->device, &r->binding, &shape);
+  r->cores.kind.behind = true, r->cores.kind.keeps = r->fused->kept;
+  if (is_bulk(r) && !wk__cuda_cores_set_maps(&r->cores, &r->product)) return WK_OK;
   wk__cuda_behind behind = {.product = r->cores.kind, .taken = taken};
-  behind.product.behind = true, behind.product.keeps = r->fused->kept, behind.product.columns = WK__PRODUCT_ROWS;
   const wk__cuda_kernel *k =
       wk__cuda_kernel_for(wk__cuda_native_of(r->fused->code), nest, r->stream, &r->binding, &shape, &behind);
   if (!k) return WK_OK;
-  wk__cuda_cores_set_columns(&r->cores, &r->product, WK__PRODUCT_ROWS);
   *out_done = true;
   return give(r, nest, k);
 }
@@ -132,8 +129,9 @@ static wk_status run_as_one(run *r, bool *out_done) {
 
 static wk_status run_both(run *r, wk_tensor *out, wk__stream *stream) {
   bool done = false;
-  if (is_worth_it(&r->product, r->fused->code) && product_fits(r)) {
+  if (is_worth_it(r->fused->code) && product_fits(r)) {
     WK_TRY(run_as_one(r, &done));
+    r->cores.kind.behind = r->cores.kind.keeps = false;
     if (!done) WK_TRY(wk__cuda_cores_give(&r->cores, &r->product));
   } else {
     WK_TRY(wk__cuda_multiply(out, &r->product));

@@ -117,6 +117,11 @@ typedef struct CUgraphEdgeData {
 } CUgraphEdgeData;
 enum { CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1 };
 
+/* What the copy engine is told of a tensor: not to be looked into. */
+typedef struct CUtensorMap {
+  _Alignas(64) uint64_t words[16];
+} CUtensorMap;
+
 /* What is called of the driver. */
 #define WK__CUDA_FUNCTIONS(X)                                                                                          \
   X(cuInit, (unsigned flags))                                                                                          \
@@ -197,9 +202,12 @@ enum { CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1, CU_GRAPH_DEPENDENCY_TYPE_PROG
   X(cuGetErrorString, (CUresult result, const char **text))
 
 /* Those of newer drivers, which may be NULL. */
-#define WK__CUDA_NEWER_FUNCTIONS(X) \
-  X(cuGraphAddDependencies_v2,      \
-    (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count))
+#define WK__CUDA_NEWER_FUNCTIONS(X)                                                                                   \
+  X(cuGraphAddDependencies_v2,                                                                                        \
+    (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count))      \
+  X(cuTensorMapEncodeTiled,                                                                                           \
+    (CUtensorMap * map, int type, uint32_t dims, CUdeviceptr address, const uint64_t *sizes, const uint64_t *strides, \
+     const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill))
 
 typedef struct wk__cuda_functions {
 #define X(name, args) CUresult(*name) args;

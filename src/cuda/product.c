@@ -87,7 +87,7 @@ wk_status wk__cuda_multiply(const wk_tensor *out, wk__cuda_product *p) {
   bool library = done;
   wk__cuda_cores cores;
   if (status == WK_OK && !done)
-    status = !whole && wk__cuda_cores_prepare(&cores, s, p) ? wk__cuda_cores_give(&cores, p) : run_own(s, p);
+    status = !whole && wk__cuda_cores_prepare(&cores, s, p, WK__WINDOWS_OF_NONE) ? wk__cuda_cores_give(&cores, p) : run_own(s, p);
   if (WK_UNLIKELY(begin)) note_time(s, p, library, begin);
   return status;
 }

@@ -17,13 +17,20 @@ typedef struct wk__cuda_cores {
   int64_t tiles, splits;
 } wk__cuda_cores;
 
-/* false: the device has no tensor cores, or an operand does not lie in rows of 16-byte pieces. */
-bool wk__cuda_cores_prepare(wk__cuda_cores *out, wk__cuda_stream *stream, const wk__cuda_product *product);
+/* windows: which operand is windows of images, whose arguments the caller sets. false: the device has no tensor cores,
+ * or an operand does not lie in rows of 16-byte pieces. */
+bool wk__cuda_cores_prepare(wk__cuda_cores *out, wk__cuda_stream *stream, const wk__cuda_product *product,
+                            wk__ptx_windows_of windows);
+/* Of a kind whose operands the copy engine brings, when all else is set: maps of them. false: there are none of these.
+ */
+bool wk__cuda_cores_set_maps(wk__cuda_cores *cores, const wk__cuda_product *product);
+/* How many blocks go over the tiles, then. */
+int wk__cuda_cores_blocks(const wk__cuda_cores *cores);
 /* Which arguments are addresses of the caller's: how many. */
 int wk__cuda_cores_addresses(const wk__cuda_cores *cores, wk__cuda_address out[WK__PRODUCT_ARGS]);
 /* The thread is in the device. */
 WK_MUST_USE wk_status wk__cuda_cores_give(wk__cuda_cores *cores, const wk__cuda_product *product);
-/* Tiles of another width, without parts of k. */
-void wk__cuda_cores_set_columns(wk__cuda_cores *cores, const wk__cuda_product *product, int columns);
+/* No parts of k, whatever was found to be best. */
+void wk__cuda_cores_keep_whole(wk__cuda_cores *cores, const wk__cuda_product *product);
 
 #endif

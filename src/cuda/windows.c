@@ -198,12 +198,12 @@ static wk__cuda_product product_of(const run *r) {
 static wk_status convolve(const run *r, wk__ptx_windows_of of, const dim *dims, const wk__cuda_product *p,
                           const wk_tensor *images, int64_t channels, bool *out_done) {
   wk__cuda_cores cores;
-  *out_done = wk__cuda_cores_prepare(&cores, r->stream, p);
+  *out_done = wk__cuda_cores_prepare(&cores, r->stream, p, of);
   if (!*out_done) return WK_OK;
-  cores.kind.windows = (uint8_t)of, cores.kind.dims = (uint8_t)r->kind->dims;
+  cores.kind.dims = (uint8_t)r->kind->dims;
   set_windows(r, &cores, dims, images, channels);
   if (of == WK__WINDOWS_OF_A_SPREAD) {
-    wk__cuda_cores_set_columns(&cores, p, cores.kind.columns); /* sums of parts know no spread results */
+    wk__cuda_cores_keep_whole(&cores, p); /* sums of parts know no spread results */
     set_spread(r, &cores, dims);
   }
   return give(r, &cores, p);

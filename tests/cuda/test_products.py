@@ -114,3 +114,23 @@ def test_a_value_that_is_not_finite_stays_in_its_row(monkeypatch):
     assert torch.isnan(found[3]).all().item()
     found[3] = 16
     assert (found == 16).all().item()
+
+
+def test_a_row_that_begins_at_an_odd_place(monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", "wgmma")
+    torch.manual_seed(0)
+    x, w, rows = (torch.randn(*s).bfloat16() for s in ((70, 40), (64, 40), (65,)))
+    expected = F.linear(x.double(), w.double(), rows[1:].double())
+    found = F.linear(x.cuda(), w.cuda(), rows.cuda()[1:]).cpu().double()
+    assert ((found - expected).norm() / expected.norm()).item() < TOLERANCE[torch.bfloat16]
+    assert torch.equal(F.linear(x.cuda(), w.cuda(), rows[1:].cuda()).cpu().double(), found)
+
+
+def test_operands_of_a_graph_may_lie_elsewhere_each_time(monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", "wgmma")
+    torch.manual_seed(0)
+    w = torch.randn(72, 40, device="cuda").bfloat16()
+    f = torch.compile(lambda x, w: F.relu(F.linear(x, w).float()).sum(1))
+    kept = [torch.randn(136, 40, device="cuda").bfloat16() for _ in range(6)]
+    for x in kept:
+        assert torch.equal(f(x, w), F.relu(F.linear(x, w).float()).sum(1))

@@ -209,6 +209,15 @@ static void parse_atomic(ptx_parser *p, char **parts, int count) {
 
 /* ---- cp.async, prefetch ---- */
 
+/* The address with its offset, for an instruction whose own is another's. */
+static uint32_t with_offset(ptx_parser *p, const place *at) {
+  if (!at->offset) return at->slot;
+  uint32_t slot = ptx_new_slots(p, 1), addend = ptx_constant_slot(p, (uint64_t)at->offset);
+  ptx_ins *sum = ptx_emit(p, PTX_OP_ADD_64);
+  sum->d = slot, sum->a = at->slot, sum->b = addend;
+  return slot;
+}
+
 static void parse_copy(ptx_parser *p, bool is_cg) {
   ptx_space to_space = PTX_SHARED, from_space = PTX_GLOBAL;
   place to = take_place(p, &to_space);
@@ -222,20 +231,68 @@ static void parse_copy(ptx_parser *p, bool is_cg) {
     size = ptx_take_source(p, PTX_U32);
     if (ptx_accept(p, ",")) ptx_take_source(p, PTX_B64);
   }
-  if (to.offset) { /* one instruction has one offset: the other is added before */
-    ptx_ins *sum = NULL;
-    uint32_t slot = ptx_new_slots(p, 1), addend = ptx_constant_slot(p, (uint64_t)to.offset);
-    sum = ptx_emit(p, PTX_OP_ADD_64);
-    sum->d = slot, sum->a = to.slot, sum->b = addend;
-    to.slot = slot;
-  }
+  to.slot = with_offset(p, &to);
   ptx_ins *ins = ptx_emit(p, PTX_OP_CP_ASYNC);
   ins->d = to.slot, ins->a = from.slot, ins->b = size, ins->e = to.is_narrow, ins->imm = from.offset;
   ins->bytes = (uint8_t)bytes;
 }
 
+static uint32_t take_whole(ptx_parser *p, ptx_space *space) {
+  place at = take_place(p, space);
+  return with_offset(p, &at);
+}
+
+static uint32_t take_box(ptx_parser *p, uint32_t *out_map) {
+  uint32_t coordinates[3];
+  ptx_expect(p, "[");
+  *out_map = ptx_take_source(p, PTX_B64);
+  ptx_expect(p, ",");
+  if (ptx_take_vector(p, PTX_B32, false, false, coordinates, 3) != 3) ptx_fail(p, "3 coordinates are due");
+  ptx_expect(p, "]");
+  return ptx_add_list(p, coordinates, 3);
+}
+
+/* cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [map, {x, y, z}], [from] */
+static void parse_bulk_store(ptx_parser *p, char **parts) {
+  ptx_space shared = PTX_SHARED;
+  if (strcmp(parts[3], "tensor") || strcmp(parts[4], "3d") || strcmp(parts[5], "global")) ptx_unknown(p);
+  uint32_t map, box = take_box(p, &map);
+  ptx_expect(p, ",");
+  uint32_t from = take_whole(p, &shared);
+  ptx_ins *ins = ptx_emit(p, PTX_OP_BULK_STORE);
+  ins->d = from, ins->a = map, ins->b = box;
+}
+
+/* cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [map, {x, y, z}], [barrier] */
+static void parse_bulk_copy(ptx_parser *p, char **parts, int count) {
+  ptx_space shared = PTX_SHARED;
+  if (count > 3 && (!strcmp(parts[3], "commit_group") || !strcmp(parts[3], "wait_group"))) {
+    while (!ptx_is(p, ";") && p->token.kind != PTX_TOKEN_END) ptx_next(p);
+    return;
+  }
+  if (count == 8 && !strcmp(parts[7], "bulk_group")) {
+    parse_bulk_store(p, parts);
+    return;
+  }
+  bool known = count == 8 && !strcmp(parts[3], "tensor") && !strcmp(parts[4], "3d") &&
+               !strncmp(parts[5], "shared::", 8) && !strcmp(parts[6], "global") &&
+               !strcmp(parts[7], "mbarrier::complete_tx::bytes");
+  if (!known) ptx_unknown(p);
+  uint32_t to = take_whole(p, &shared);
+  ptx_expect(p, ",");
+  uint32_t map, list = take_box(p, &map);
+  ptx_expect(p, ",");
+  uint32_t barrier = take_whole(p, &shared);
+  ptx_ins *ins = ptx_emit(p, PTX_OP_BULK_COPY);
+  ins->d = to, ins->a = map, ins->b = list, ins->c = barrier;
+}
+
 static void parse_cp(ptx_parser *p, char **parts, int count) {
   if (count < 3 || strcmp(parts[1], "async")) ptx_unknown(p);
+  if (!strcmp(parts[2], "bulk")) {
+    parse_bulk_copy(p, parts, count);
+    return;
+  }
   if (!strcmp(parts[2], "commit_group")) {
     ptx_emit(p, PTX_OP_CP_COMMIT);
   } else if (!strcmp(parts[2], "wait_group")) {
@@ -250,6 +307,27 @@ static void parse_cp(ptx_parser *p, char **parts, int count) {
   } else {
     ptx_unknown(p);
   }
+}
+
+/* ---- mbarrier ---- */
+
+static void parse_mbarrier(ptx_parser *p, char **parts, int count) {
+  ptx_space space = PTX_SHARED;
+  const char *what = count > 1 ? parts[1] : "";
+  bool tries = !strcmp(what, "try_wait") || !strcmp(what, "test_wait"), arrives = !strcmp(what, "arrive"),
+       begins = !strcmp(what, "init"), with_bytes = arrives && count > 2 && !strcmp(parts[2], "expect_tx");
+  if (!tries && !arrives && !begins) ptx_unknown(p);
+  if (tries && (count < 3 || strcmp(parts[2], "parity"))) ptx_unknown(p);
+  uint32_t to = tries ? ptx_take_destination(p, PTX_PRED) : 0;
+  if (tries || (arrives && ptx_accept(p, "_"))) ptx_expect(p, ",");
+  place at = take_place(p, &space);
+  uint32_t second = ptx_constant_slot(p, 0);
+  if (tries || begins || with_bytes) {
+    ptx_expect(p, ",");
+    second = ptx_take_source(p, PTX_U32);
+  }
+  ptx_ins *ins = ptx_emit(p, tries ? PTX_OP_MBARRIER_TRY : arrives ? PTX_OP_MBARRIER_ARRIVE : PTX_OP_MBARRIER_INIT);
+  ins->d = to, ins->a = at.slot, ins->b = second, ins->e = at.is_narrow, ins->imm = at.offset;
 }
 
 /* prefetch, prefetchu, discard, applypriority: of no effect, and allowed anywhere. */
@@ -277,6 +355,7 @@ ptx_instruction_fn *ptx_memory_instruction(const char *mnemonic) {
                {"atom", parse_atomic},
                {"red", parse_atomic},
                {"cp", parse_cp},
+               {"mbarrier", parse_mbarrier},
                {"prefetch", parse_prefetch},
                {"prefetchu", parse_prefetch},
                {"discard", parse_prefetch},

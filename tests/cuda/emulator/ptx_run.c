@@ -361,6 +361,11 @@ do_CP_ASYNC:  if (!ptx_copy_async(t, i)) goto end; NEXT;
 do_CP_COMMIT: t->group++; NEXT;
 do_CP_WAIT:   if (!ptx_copy_wait(t, i)) goto end; NEXT;
 
+do_MBARRIER_INIT:   if (!ptx_barrier_init(t, i)) goto end; NEXT;
+do_MBARRIER_ARRIVE: if (!ptx_barrier_arrive(t, i)) goto end; NEXT;
+do_BULK_COPY:       if (!ptx_bulk_copy(t, i)) goto end; NEXT;
+do_BULK_STORE:      if (!ptx_bulk_store(t, i)) goto end; NEXT;
+
 do_BRA:       JUMP(i->imm);
 do_BRA_IF:    if (A & 1) JUMP(i->imm); NEXT;
 do_BRA_IFNOT: if (!(A & 1)) JUMP(i->imm); NEXT;
@@ -372,6 +377,12 @@ do_EXIT:      t->state = PTX_ENDED; goto end;
 do_TRAP:      ptx_fault(t, i, CUDA_ERROR_LAUNCH_FAILED, "trap"); goto end;
 do_BAR_ARRIVE: arrive(t, A); NEXT;
   /* clang-format on */
+
+do_MBARRIER_TRY: /* whoever is too early lets others run */
+  if (!ptx_barrier_try(t, i)) goto end;
+  if (r[i->d] & 1) NEXT;
+  i++;
+  goto end;
 
 do_BARRIER:
 do_BAR_WARP:

@@ -90,6 +90,14 @@ bool ptx_atomic_run(ptx_thread *thread, const ptx_ins *ins);
 bool ptx_copy_async(ptx_thread *thread, const ptx_ins *ins);
 bool ptx_copy_wait(ptx_thread *thread, const ptx_ins *ins); /* does the copies of all but the newest groups */
 
+/* ---- ptx_bulk.c: false: the thread has failed ---- */
+
+bool ptx_barrier_init(ptx_thread *thread, const ptx_ins *ins);
+bool ptx_barrier_arrive(ptx_thread *thread, const ptx_ins *ins);
+bool ptx_barrier_try(ptx_thread *thread, const ptx_ins *ins);
+bool ptx_bulk_copy(ptx_thread *thread, const ptx_ins *ins);
+bool ptx_bulk_store(ptx_thread *thread, const ptx_ins *ins);
+
 static inline uint64_t ptx_address(const ptx_thread *thread, const ptx_ins *ins) {
   uint64_t address = thread->r[ins->a] + (uint64_t)ins->imm;
   return ins->e ? (uint32_t)address : address;

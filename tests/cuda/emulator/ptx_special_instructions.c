@@ -358,12 +358,25 @@ ptx_instruction_fn *ptx_special_instruction(const char *mnemonic) {
   static const struct {
     const char *mnemonic;
     ptx_instruction_fn *parse;
-  } table[] = {{"mov", parse_mov},        {"cvt", parse_cvt},           {"setp", parse_setp},
-               {"bra", parse_bra},        {"cvta", parse_cvta},         {"set", parse_set},
-               {"ret", parse_ret},        {"exit", parse_exit},         {"isspacep", parse_isspacep},
-               {"call", parse_call},      {"brx", parse_brx},           {"trap", parse_trap},
-               {"membar", parse_nothing}, {"fence", parse_nothing},     {"griddepcontrol", parse_nothing},
-               {"brkpt", parse_nothing},  {"nanosleep", parse_nothing}, {"pmevent", parse_nothing}};
+  } table[] = {{"mov", parse_mov},
+               {"cvt", parse_cvt},
+               {"setp", parse_setp},
+               {"bra", parse_bra},
+               {"cvta", parse_cvta},
+               {"set", parse_set},
+               {"ret", parse_ret},
+               {"exit", parse_exit},
+               {"isspacep", parse_isspacep},
+               {"call", parse_call},
+               {"brx", parse_brx},
+               {"trap", parse_trap},
+               {"membar", parse_nothing},
+               {"fence", parse_nothing},
+               {"griddepcontrol", parse_nothing},
+               {"setmaxnreg", parse_nothing},
+               {"brkpt", parse_nothing},
+               {"nanosleep", parse_nothing},
+               {"pmevent", parse_nothing}};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (!strcmp(table[i].mnemonic, mnemonic)) return table[i].parse;
   return NULL;

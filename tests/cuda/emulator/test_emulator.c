@@ -15,7 +15,8 @@ int main(int count, char **names) {
                                  {"kernels", test_kernels}, {"control", test_control},
                                  {"warps", test_warps},     {"memory", test_memory},
                                  {"streams", test_streams}, {"graphs", test_graphs},
-                                 {"errors", test_errors},   {"parse", test_parse}};
+                                 {"errors", test_errors},   {"parse", test_parse},
+                                 {"bulk", test_bulk}};
   int failed = 0;
   for (size_t i = 0; i < COUNT(groups); i++) {
     bool asked = count == 1;

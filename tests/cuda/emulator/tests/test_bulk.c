@@ -1,0 +1,79 @@
+/* Barriers in shared memory and the copy engine: what a box holds, zeros outside of the tensor, and that waiters wait.
+ */
+#include "common.h"
+
+enum { ROWS = 5, COLUMNS = 40, PITCH = 48, BATCHES = 2, BOX = 64, LINES = 8, BYTES = LINES * 128 };
+
+static CUtensorMap map_of(CUdeviceptr address) {
+  CUtensorMap map;
+  uint64_t sizes[] = {COLUMNS, ROWS, BATCHES}, strides[] = {2 * PITCH, 2 * PITCH * ROWS};
+  uint32_t box[] = {BOX, LINES, 1}, steps[] = {1, 1, 1};
+  OK(cuTensorMapEncodeTiled(&map, 9, 3, address, sizes, strides, box, steps, 0, 3, 3, 0));
+  return map;
+}
+
+/* Thread 0 asks for the box at (x, y, 1); the others wait for it, and each gives 16 bytes of it. */
+static const char text[] =
+    ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 128 .b8 memory[];\n"
+    ".visible .entry k(.param .align 64 .b8 map[128], .param .u64 out, .param .u32 x, .param .u32 y) {\n"
+    ".reg .b32 %r<8>; .reg .b64 %d<6>; .reg .pred %p<4>;\n"
+    "mov.u32 %r0, %tid.x; ld.param.b32 %r1, [x]; ld.param.b32 %r2, [y]; ld.param.b64 %d0, [out]; mov.b32 %r3, memory;\n"
+    "mov.b32 %r6, 1; mov.b64 %d1, map; cvta.param.u64 %d1, %d1; setp.ne.u32 %p0, %r0, 0; @%p0 bra ready;\n"
+    "mbarrier.init.shared::cta.b64 [%r3+1024], 1; fence.mbarrier_init.release.cluster;\n"
+    "ready: bar.sync 0; add.u32 %r4, %r3, 1024; @%p0 bra wait;\n"
+    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], 1024;\n"
+    "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%d1, {%r1, %r2, %r6}], "
+    "[%r4];\n"
+    "wait: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r4], 0; @!%p1 bra wait;\n"
+    "shl.b32 %r5, %r0, 4; add.u32 %r3, %r3, %r5; ld.shared.v2.b64 {%d2, %d3}, [%r3];\n"
+    "cvt.u64.u32 %d4, %r5; add.u64 %d0, %d0, %d4; st.global.v2.b64 [%d0], {%d2, %d3}; ret; }\n";
+
+static void run(CUfunction f, CUdeviceptr tensor, CUdeviceptr out, int x, int y, uint16_t found[BYTES / 2]) {
+  CUtensorMap map = map_of(tensor);
+  OK(launch(f, 1, BYTES / 16, BYTES + 8, (void *[]){&map, &out, &x, &y}));
+  download(found, out, BYTES);
+}
+
+static void boxes(void **state) {
+  static uint16_t tensor[BATCHES * ROWS * PITCH], found[BYTES / 2];
+  static const int corners[][2] = {{0, 0}, {8, 2}, {-8, -3}, {COLUMNS - 1, ROWS - 1}, {COLUMNS, ROWS}};
+  (void)state;
+  begin();
+  for (size_t i = 0; i < COUNT(tensor); i++) tensor[i] = (uint16_t)(i + 1);
+  CUdeviceptr memory = device_memory(4096), out = memory + 2048;
+  upload(memory, tensor, sizeof tensor);
+  CUmodule module = load_text(text);
+  for (size_t c = 0; c < COUNT(corners); c++) {
+    run(function_of(module, "k"), memory, out, corners[c][0], corners[c][1], found);
+    for (int line = 0; line < LINES; line++)
+      for (int i = 0; i < BOX; i++) {
+        int x = corners[c][0] + i, y = corners[c][1] + line, piece = (i / 8) ^ line % 8;
+        bool there = x >= 0 && x < COLUMNS && y >= 0 && y < ROWS;
+        assert_int_equal(found[line * 64 + piece * 8 + i % 8], there ? tensor[(ROWS + y) * PITCH + x] : 0);
+      }
+  }
+  device_free(memory, 4096);
+  OK(cuModuleUnload(module));
+}
+
+static void maps(void **state) {
+  CUtensorMap map, other;
+  uint64_t sizes[] = {COLUMNS, ROWS, BATCHES}, strides[] = {2 * PITCH, 2 * PITCH * ROWS};
+  uint32_t box[] = {BOX, LINES, 1}, steps[] = {1, 1, 1};
+  (void)state;
+  begin();
+  map = map_of(1 << 20), other = map_of(1 << 21);
+  assert_true(map.words[0] == 1 << 20 && other.words[0] == 1 << 21);
+  assert_memory_equal(map.words + 1, other.words + 1, sizeof map - sizeof *map.words);
+  int bad = CUDA_ERROR_INVALID_VALUE;
+  assert_int_equal(cuTensorMapEncodeTiled(&map, 9, 3, 8, sizes, strides, box, steps, 0, 3, 3, 0), bad);
+  strides[1] = 0;
+  assert_int_equal(cuTensorMapEncodeTiled(&map, 9, 3, 16, sizes, strides, box, steps, 0, 3, 3, 0), bad);
+  strides[1] = 2 * PITCH * ROWS, box[0] = 128;
+  assert_int_equal(cuTensorMapEncodeTiled(&map, 9, 3, 16, sizes, strides, box, steps, 0, 3, 3, 0), bad);
+}
+
+int test_bulk(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(boxes), cmocka_unit_test(maps)};
+  return cmocka_run_group_tests_name("bulk", tests, NULL, NULL);
+}
