@@ -162,6 +162,10 @@ bool wk__cuda_fuses_attention(wk_device device);
 bool wk__cuda_convolves_last(wk_device device, wk_dtype dtype);
 bool wk__cuda_convolves_each_last(wk_device device, int64_t kernel, int64_t stride);
 
+/* ---- quant.c ---- */
+
+bool wk__cuda_scales_products(wk_device device);
+
 /* ---- flex_attention.c ---- */
 
 bool wk__cuda_fuses_scores(wk_device device, const char *text);
