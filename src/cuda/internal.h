@@ -128,7 +128,7 @@ WK_MUST_USE wk_status wk__cuda_launch(wk__stream *stream, const wk__code *code, 
 /* ---- module.c ---- */
 
 /* Machine code of a text in PTX; the driver's complaint is the error. The thread is in the device. */
-WK_MUST_USE wk_status wk__cuda_load(const char *ptx, CUmodule *out);
+WK_MUST_USE wk_status wk__cuda_load(const wk__cuda_device *device, const char *ptx, CUmodule *out);
 /* A function of the device's code. */
 WK_MUST_USE wk_status wk__cuda_function(wk__cuda_device *device, wk__cuda_module module, const char *name,
                                         CUfunction *out);
