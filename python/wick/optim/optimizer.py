@@ -316,6 +316,26 @@ class Optimizer:
                 raise ValueError("can't optimize a non-leaf Tensor")
 
 
+# ---- steps that are left out where a tensor says so, which is not read (GradScaler) ----
+
+
+def takes_found_inf(step):
+    """Marks a step that looks at `self.found_inf`: where that is 1 it leaves everything as it was."""
+    step.takes_found_inf = True
+    return step
+
+
+def keep(tensors):
+    """What put_back takes."""
+    return [(t, t.clone()) for t in tensors]
+
+
+def put_back(kept, found):
+    """The tensors are what they were, where that is 1."""
+    for tensor, old in kept:
+        tensor.copy_(_C.where(found == 1, old, tensor))
+
+
 def evaluate(closure):
     """The loss of a step's closure, computed with gradients; None without one."""
     if closure is None:
