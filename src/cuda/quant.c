@@ -66,7 +66,7 @@ wk_status wk__cuda_byte_mm(wk__call *c) { return wk__cuda_in_scope(c, byte_mm); 
 /* ---- float8 ---- */
 
 bool wk__cuda_scales_products(wk_device device) {
-  const wk__cuda_device *d = wk__cuda_device_get(device.index);
+  const wk__cuda_device *d = wk__device_resolve(&device) == WK_OK ? wk__cuda_device_get(device.index) : NULL;
   if (!d) wk_error_clear();
   return d && d->capability >= 89 && wk__cublas_is_there();
 }

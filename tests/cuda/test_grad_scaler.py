@@ -108,3 +108,23 @@ def test_a_step_is_one_graph():
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     for log in done.stderr.split("begin ")[1:]:
         assert log.count(" are one") == 1 and "by itself" not in log and "graph_breaks" not in log, log
+
+
+@pytest.mark.parametrize("found", [0.0, 1.0])
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_operators_read_the_scale_on_the_device(kind, found):
+    def run(device):
+        torch.manual_seed(0)
+        lists = [[torch.rand(n).to(device) for n in (3, 40)] for _ in range(4)]
+        options = {"weight_decay": 0.1, "lr": 0.1, "maximize": False}
+        options |= {name: torch.tensor(v, device=device) for name, v in (("grad_scale", 4.0), ("found_inf", found))}
+        if kind == "sgd":
+            own = {"momentum": 0.9, "dampening": 0.0, "nesterov": False, "is_first_step": False}
+            torch._fused_sgd_(*lists[:3], **own, **options)
+        else:
+            counts = [torch.tensor(3.0, device=device), torch.tensor(5.0, device=device)]
+            own = {"beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "amsgrad": False}
+            torch._fused_adam_(*lists, [], counts, **own, **options)
+        return [t.cpu() for each in lists for t in each]
+
+    assert all(torch.equal(a, b) for a, b in zip(run("cuda"), run("cpu"), strict=True))

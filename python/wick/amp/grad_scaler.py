@@ -60,15 +60,23 @@ class GradScaler:
 
     def _divide(self, optimizer):
         """Divides the gradients by the scale; {device: whether one there is not finite, 0 or 1}."""
-        inverse, finite = self._scale_tensor().double().reciprocal().float(), {}
+        inverse, grads = self._scale_tensor().double().reciprocal().float(), {}
+        for parameter in [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]:
+            if parameter.grad.dtype is _C.float16:
+                raise ValueError("Attempting to unscale FP16 gradients.")
+            grads.setdefault(str(parameter.grad.device), []).append(parameter.grad)
         with _C.no_grad():
-            for parameter in [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]:
-                grad = parameter.grad
-                if grad.dtype is _C.float16:
-                    raise ValueError("Attempting to unscale FP16 gradients.")
-                finite.setdefault(str(grad.device), []).append(grad.isfinite().all())
-                grad.mul_(inverse.to(grad.device))
-            return {device: 1 - _C.stack(each).all().float() for device, each in finite.items()}
+            return {device: self._divide_all(each, inverse) for device, each in grads.items()}
+
+    def _divide_all(self, grads, inverse):
+        """Those of a device: 1 where there is an infinity, else 0. Captured, a gradient is read once for both."""
+        finite, inverse = _C.stack([grad.isfinite().all() for grad in grads]), inverse.to(grads[0].device)
+        if _C._is_compiling() or any(grad.is_sparse for grad in grads):
+            for grad in grads:
+                grad.mul_(inverse)
+        else:
+            _C._foreach_mul_(grads, inverse)
+        return 1 - finite.all().float()
 
     def unscale_(self, optimizer):
         """Divides the optimizer's gradients by the scale, so that they can be clipped."""

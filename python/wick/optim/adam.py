@@ -197,7 +197,7 @@ def _step(operator, params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state
         if found is not None:
             _C._foreach_sub_(state_steps, [found] * len(state_steps))
     else:
-        counted = 1 if found is None else 1 - found
+        counted = 1 if found is None or not params else 1 - found.to(state_steps[0].device)
         for step in state_steps:
             step.add_(counted)
     if params:

@@ -333,7 +333,7 @@ def keep(tensors):
 def put_back(kept, found):
     """The tensors are what they were, where that is 1."""
     for tensor, old in kept:
-        tensor.copy_(_C.where(found == 1, old, tensor))
+        tensor.copy_(_C.where(found.to(tensor.device) == 1, old, tensor))
 
 
 def evaluate(closure):

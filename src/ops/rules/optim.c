@@ -372,11 +372,16 @@ static wk_status tensor_number(const wk_tensor *t, double *out) {
   return t->storage ? wk_tensor_item(t, out) : WK_OK;
 }
 
-/* A number that lies beside the first parameter on another device than the host: it is not waited for. */
+/* Whether a number lies on another device than the host, beside all parameters: it is not waited for. */
+static bool is_beside(const wk__call *c, const wk_tensor *t) {
+  if (t->device.type == WK_CPU || t->ndim || !t->storage) return false;
+  for (uint32_t i = 0; i < c->args[0].count; i++)
+    if (!wk__device_equal(t->device, item(c, 0, i)->device)) return false;
+  return true;
+}
 static wk_tensor *number_there(const wk__call *c, int arg) {
   wk_tensor *t = wk__arg_is_none(c, arg) ? NULL : c->args[arg].tensor;
-  if (!t || c->args[0].count == 0 || t->device.type == WK_CPU || !t->storage) return NULL;
-  return t->ndim == 0 && wk__device_equal(t->device, item(c, 0, 0)->device) ? t : NULL;
+  return t && is_beside(c, t) ? t : NULL;
 }
 
 static void take_numbers_there(step *s, int scale_arg) {
@@ -435,12 +440,13 @@ static void adam_row(const step *s, int64_t i, row *r) {
 }
 
 static bool counts_there(const wk__call *c) {
-  for (uint32_t i = 0; i < c->args[ADAM_STEPS].count; i++) {
+  uint32_t count = c->args[ADAM_STEPS].count;
+  if (count == 0 || !is_beside(c, item(c, ADAM_STEPS, 0))) return false;
+  for (uint32_t i = 1; i < count; i++) {
     const wk_tensor *t = item(c, ADAM_STEPS, i);
-    if (t->device.type == WK_CPU || t->ndim || !t->storage || !wk__device_equal(t->device, item(c, 0, 0)->device))
-      return false;
+    if (t->ndim || !t->storage || !wk__device_equal(t->device, item(c, 0, 0)->device)) return false;
   }
-  return c->args[0].count > 0;
+  return true;
 }
 
 static wk_status no_numbers(const step *s, int64_t i, double *numbers) {
