@@ -170,11 +170,17 @@ bias = torch.zeros(16, device="cuda", dtype=torch.bfloat16, requires_grad=True)
 y = torch._scaled_mm(torch.ones(16, 16).to(E4M3).cuda(), torch.ones(16, 16).to(E4M3).cuda().t(), one.cuda(), one.cuda(), bias=bias, out_dtype=torch.bfloat16)
 y.sum().backward()
 assert bias.grad.eq(16).all()
+from wick.ao import quantization
+layer = torch.nn.Sequential(torch.nn.Linear(64, 8))
+quantization.quantize_(layer, quantization.Int8DynamicActivationInt8WeightConfig())
+x = torch.randn(2, 64)
+wanted = layer(x)
+torch.testing.assert_close(layer.cuda()(x.cuda()).cpu(), wanted, rtol=1e-6, atol=1e-6)
 print("right")
 """
 
 
-GIVEN = {"9x48x32", "1x16x32", "5x32x16 bias", "17x24x40 int8", "3x24x40 int8"}
+GIVEN = {"9x48x32", "1x16x32", "5x32x16 bias", "17x24x40 int8", "3x24x40 int8", "2x8x64 int8"}
 BY_ROWS = {"33x16x64 rows", "33x16x64 rows bias"}
 
 

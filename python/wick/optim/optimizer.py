@@ -345,8 +345,8 @@ def evaluate(closure):
 
 
 def check_options(lr, foreach, fused, differentiable, capturable=False):
-    """What the three ways to run a step exclude. wick has one way, which fuses all parameters; the flags only get "
-    "checked."""
+    """What the three ways to run a step exclude. wick has one way, which fuses all parameters; `fused` says besides that
+    Adam counts its steps on the device, and that a GradScaler need not wait."""
     if isinstance(lr, _C.Tensor):
         if foreach and not capturable:
             raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define API __attribute__((visibility("default")))
-enum { COMPILE_US = 30000, PTX_COMPILE = 4, INVALID_INPUT = 3 };
+enum { COMPILE_US = 60000, PTX_COMPILE = 4, INVALID_INPUT = 3 };
 
 typedef struct linking {
   char target[32], *text;
