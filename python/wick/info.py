@@ -23,6 +23,7 @@ LIBRARIES = {
     "libcuda": ("NVIDIA's driver", ["libcuda.so.1", "libcuda.so"]),
     "libnvrtc": ("compiles CUDA kernels", ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"]),
     "libcublasLt": ("matrix products on CUDA", [f"libcublasLt.so{suffix}" for suffix in (".13", ".12", ".11", "")]),
+    "libnvJitLink": ("compiles CUDA kernels", [f"libnvJitLink.so{suffix}" for suffix in (".13", ".12", "")]),
     "libcudnn": ("convolutions on CUDA", ["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"]),
     "libnccl": ("collectives between GPUs", ["libnccl.so.2", "libnccl.so"]),
     "libmpi": ("collectives between machines", ["libmpi.so.40", "libmpi.so.12", "libmpi.so"]),

@@ -1,72 +1,12 @@
-/* cuBLASLt, found by dlopen at the first product. What it thinks best for a shape is asked once and kept in a table.
+/* Products of floats by cuBLASLt. What it thinks best for a shape is asked once and kept in a table.
  *
  * It counts columns first: our row-major C (m, n) is its C' (n, m), so B and A change places. An operand is given as it
  * lies where one of its strides is 1. Tests: tests/cuda/test_products.py. */
 #include "cuda/cublas.h"
 
-#include <dlfcn.h>
-
-#include "cuda/library.h"
+#include "cuda/cublas_lt.h"
 #include "cuda/recording.h"
 #include "cuda/tier0.h"
-
-typedef struct algorithm {
-  uint64_t data[8];
-} algorithm;
-typedef struct found {
-  algorithm algo;
-  size_t workspace;
-  int status;
-  float waves;
-  int reserved[4];
-} found;
-
-#define FUNCTIONS(X)                                                                                               \
-  X(cublasLtCreate, (void **))                                                                                     \
-  X(cublasLtMatmulDescCreate, (void **, int, int))                                                                 \
-  X(cublasLtMatmulDescDestroy, (void *))                                                                           \
-  X(cublasLtMatmulDescSetAttribute, (void *, int, const void *, size_t))                                           \
-  X(cublasLtMatrixLayoutCreate, (void **, int, uint64_t, uint64_t, int64_t))                                       \
-  X(cublasLtMatrixLayoutDestroy, (void *))                                                                         \
-  X(cublasLtMatrixLayoutSetAttribute, (void *, int, const void *, size_t))                                         \
-  X(cublasLtMatmulPreferenceCreate, (void **))                                                                     \
-  X(cublasLtMatmulPreferenceDestroy, (void *))                                                                     \
-  X(cublasLtMatmulPreferenceSetAttribute, (void *, int, const void *, size_t))                                     \
-  X(cublasLtMatmulAlgoGetHeuristic, (void *, void *, void *, void *, void *, void *, void *, int, found *, int *)) \
-  X(cublasLtMatmul, (void *, void *, const void *, const void *, void *, const void *, void *, const void *,       \
-                     const void *, void *, void *, void *, const algorithm *, void *, size_t, CUstream))
-
-static struct {
-  pthread_once_t once;
-  void *handle; /* NULL: not there */
-#define X(name, args) int(*name) args;
-  FUNCTIONS(X)
-#undef X
-} lt = {.once = PTHREAD_ONCE_INIT};
-
-enum { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_TF32 = 77 };
-enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 8, EPILOGUE_BIAS = 4 };
-enum { LAYOUT_BATCH_COUNT = 5, LAYOUT_BATCH_STRIDE = 6, PREFERENCE_WORKSPACE = 1 };
-enum { WORKSPACE = 32 << 20 };
-
-/* ---- the library ---- */
-
-static void open_library(void) {
-  static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so",
-                                      NULL};
-  void *library = wk__cuda_open_library("WICK_CUBLASLT", names);
-  if (!library) return;
-#define X(name, args) \
-  if (!(*(void **)&lt.name = dlsym(library, #name))) return;
-  FUNCTIONS(X)
-#undef X
-  if (lt.cublasLtCreate(&lt.handle)) lt.handle = NULL;
-}
-
-bool wk__cublas_is_there(void) {
-  (void)pthread_once(&lt.once, open_library);
-  return lt.handle;
-}
 
 /* ---- a kind of product, prepared ---- */
 
@@ -79,7 +19,7 @@ typedef struct plan {
   wk__cuda_prepared head;
   wk__cuda_product key; /* without addresses */
   void *desc, *first, *second, *result;
-  found best;
+  wk__cublas_algorithm best;
 } plan;
 
 /* A row-major (rows, columns) operand by its strides. False: neither stride is 1. */
@@ -101,37 +41,34 @@ static bool describe(int64_t rows, int64_t columns, int64_t row, int64_t column,
 }
 
 static int data_type(int type) {
-  return type == WK__MEMORY_F32 ? R_32F : type == WK__MEMORY_F64 ? R_64F : type == WK__MEMORY_F16 ? R_16F : R_16BF;
+  return type == WK__MEMORY_F32   ? WK__CUBLAS_R_32F
+         : type == WK__MEMORY_F64 ? WK__CUBLAS_R_64F
+         : type == WK__MEMORY_F16 ? WK__CUBLAS_R_16F
+                                  : WK__CUBLAS_R_16BF;
 }
 
 static bool make_layout(void **layout, int type, const operand *o, int64_t batch) {
+  const wk__cublas_functions *lt = wk__cublas_lt();
   int count = (int)batch;
-  if (lt.cublasLtMatrixLayoutCreate(layout, type, (uint64_t)o->rows, (uint64_t)o->columns, o->leading)) return false;
+  if (lt->cublasLtMatrixLayoutCreate(layout, type, (uint64_t)o->rows, (uint64_t)o->columns, o->leading)) return false;
   if (batch == 1) return true;
-  return !lt.cublasLtMatrixLayoutSetAttribute(*layout, LAYOUT_BATCH_COUNT, &count, sizeof count) &&
-         !lt.cublasLtMatrixLayoutSetAttribute(*layout, LAYOUT_BATCH_STRIDE, &o->batch_stride, sizeof o->batch_stride);
+  return !lt->cublasLtMatrixLayoutSetAttribute(*layout, WK__CUBLAS_LAYOUT_BATCH_COUNT, &count, sizeof count) &&
+         !lt->cublasLtMatrixLayoutSetAttribute(*layout, WK__CUBLAS_LAYOUT_BATCH_STRIDE, &o->batch_stride,
+                                               sizeof o->batch_stride);
 }
 
 static bool make_desc(plan *p, bool first_transposed, bool second_transposed) {
+  const wk__cublas_functions *lt = wk__cublas_lt();
   bool wide = p->key.type == WK__MEMORY_F64;
-  int compute = wide ? COMPUTE_64F : p->key.tf32 && p->key.type == WK__MEMORY_F32 ? COMPUTE_32F_TF32 : COMPUTE_32F;
-  int first = first_transposed, second = second_transposed, epilogue = EPILOGUE_BIAS;
-  if (lt.cublasLtMatmulDescCreate(&p->desc, compute, wide ? R_64F : R_32F)) return false;
-  if (lt.cublasLtMatmulDescSetAttribute(p->desc, DESC_TRANSA, &first, sizeof first)) return false;
-  if (lt.cublasLtMatmulDescSetAttribute(p->desc, DESC_TRANSB, &second, sizeof second)) return false;
-  return !p->key.row || !lt.cublasLtMatmulDescSetAttribute(p->desc, DESC_EPILOGUE, &epilogue, sizeof epilogue);
-}
-
-static bool ask_best(plan *p) {
-  void *preference;
-  size_t most = WORKSPACE;
-  int count = 0;
-  if (lt.cublasLtMatmulPreferenceCreate(&preference)) return false;
-  bool good = !lt.cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_WORKSPACE, &most, sizeof most) &&
-              !lt.cublasLtMatmulAlgoGetHeuristic(lt.handle, p->desc, p->first, p->second, p->result, p->result,
-                                                 preference, 1, &p->best, &count);
-  lt.cublasLtMatmulPreferenceDestroy(preference);
-  return good && count > 0;
+  int compute = wide                                           ? WK__CUBLAS_COMPUTE_64F
+                : p->key.tf32 && p->key.type == WK__MEMORY_F32 ? WK__CUBLAS_COMPUTE_32F_TF32
+                                                               : WK__CUBLAS_COMPUTE_32F;
+  int first = first_transposed, second = second_transposed, epilogue = WK__CUBLAS_EPILOGUE_BIAS;
+  if (lt->cublasLtMatmulDescCreate(&p->desc, compute, wide ? WK__CUBLAS_R_64F : WK__CUBLAS_R_32F)) return false;
+  if (lt->cublasLtMatmulDescSetAttribute(p->desc, WK__CUBLAS_DESC_TRANSA, &first, sizeof first)) return false;
+  if (lt->cublasLtMatmulDescSetAttribute(p->desc, WK__CUBLAS_DESC_TRANSB, &second, sizeof second)) return false;
+  return !p->key.row ||
+         !lt->cublasLtMatmulDescSetAttribute(p->desc, WK__CUBLAS_DESC_EPILOGUE, &epilogue, sizeof epilogue);
 }
 
 static bool prepare(wk__cuda_prepared *entry) {
@@ -143,15 +80,13 @@ static bool prepare(wk__cuda_prepared *entry) {
   if (!describe(k->m, k->k, k->a_row, k->a_column, k->a_batch, &a)) return false;
   if (!describe(k->k, k->n, k->b_row, k->b_column, k->b_batch, &b)) return false;
   return make_layout(&p->first, type, &b, k->batch) && make_layout(&p->second, type, &a, k->batch) &&
-         make_layout(&p->result, type, &c, k->batch) && make_desc(p, b.transposed, a.transposed) && ask_best(p);
+         make_layout(&p->result, type, &c, k->batch) && make_desc(p, b.transposed, a.transposed) &&
+         wk__cublas_ask_best(p->desc, p->first, p->second, p->result, &p->best);
 }
 
 static void release(wk__cuda_prepared *entry) {
-  plan *p = (plan *)entry;
-  void *layouts[] = {p->first, p->second, p->result};
-  for (size_t i = 0; i < WK_COUNT(layouts); i++)
-    if (layouts[i]) lt.cublasLtMatrixLayoutDestroy(layouts[i]);
-  if (p->desc) lt.cublasLtMatmulDescDestroy(p->desc);
+  const plan *p = (plan *)entry;
+  wk__cublas_release(p->desc, p->first, p->second, p->result);
 }
 
 static wk__cuda_preparations plans = {.entry_bytes = sizeof(plan),
@@ -179,6 +114,7 @@ typedef struct giving {
 } giving;
 
 static bool give(void *context, CUstream stream) {
+  const wk__cublas_functions *lt = wk__cublas_lt();
   const giving *g = context;
   const wk__cuda_product *p = g->product;
   plan *made = g->plan;
@@ -187,9 +123,10 @@ static bool give(void *context, CUstream stream) {
   bool is_wide = p->type == WK__MEMORY_F64;
   const void *alpha = is_wide ? (void *)&wide[0] : &narrow[0], *beta = is_wide ? (void *)&wide[1] : &narrow[1];
   void *a = (void *)(uintptr_t)p->a, *b = (void *)(uintptr_t)p->b, *c = (void *)(uintptr_t)p->c;
-  if (p->row && lt.cublasLtMatmulDescSetAttribute(made->desc, DESC_BIAS_POINTER, &p->row, sizeof p->row)) return false;
-  return !lt.cublasLtMatmul(lt.handle, made->desc, alpha, b, made->first, a, made->second, beta, c, made->result, c,
-                            made->result, &made->best.algo, g->workspace, made->best.workspace, stream);
+  if (p->row && lt->cublasLtMatmulDescSetAttribute(made->desc, WK__CUBLAS_DESC_BIAS_POINTER, &p->row, sizeof p->row))
+    return false;
+  return !lt->cublasLtMatmul(lt->handle, made->desc, alpha, b, made->first, a, made->second, beta, c, made->result, c,
+                             made->result, &made->best.algo, g->workspace, made->best.workspace, stream);
 }
 
 static bool give_product(wk__cuda_stream *s, const wk__cuda_product *p, plan *made, void *workspace) {
@@ -206,7 +143,7 @@ wk_status wk__cublas_run(wk__cuda_stream *s, const wk__cuda_product *product, bo
   int64_t capacity;
   void *workspace = NULL;
   *out_done = false;
-  if (product->batch > INT32_MAX || !wk__cublas_is_there()) return WK_OK;
+  if (product->batch > INT32_MAX || !wk__cublas_lt()) return WK_OK;
   pthread_mutex_lock(&plans.lock);
   wk__cuda_product key = key_of(product);
   plan *p = (plan *)wk__cuda_prepared_for(&plans, &key, s->device->index);

@@ -128,7 +128,7 @@ WK_MUST_USE wk_status wk__cuda_launch(wk__stream *stream, const wk__code *code, 
 /* ---- module.c ---- */
 
 /* Machine code of a text in PTX; the driver's complaint is the error. The thread is in the device. */
-WK_MUST_USE wk_status wk__cuda_load(const char *ptx, CUmodule *out);
+WK_MUST_USE wk_status wk__cuda_load(const wk__cuda_device *device, const char *ptx, CUmodule *out);
 /* A function of the device's code. */
 WK_MUST_USE wk_status wk__cuda_function(wk__cuda_device *device, wk__cuda_module module, const char *name,
                                         CUfunction *out);
@@ -161,6 +161,10 @@ void wk__cuda_take_words(struct wk__generator *generator, uint64_t used, uint64_
 bool wk__cuda_fuses_attention(wk_device device);
 bool wk__cuda_convolves_last(wk_device device, wk_dtype dtype);
 bool wk__cuda_convolves_each_last(wk_device device, int64_t kernel, int64_t stride);
+
+/* ---- quant.c ---- */
+
+bool wk__cuda_scales_products(wk_device device);
 
 /* ---- flex_attention.c ---- */
 

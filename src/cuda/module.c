@@ -3,9 +3,23 @@
 #include "cuda/capture.h"
 #include "cuda/device_code.h"
 #include "cuda/internal.h"
+#include "cuda/nvjitlink.h"
 #include "cuda/recording.h"
 
-wk_status wk__cuda_load(const char *ptx, CUmodule *out) {
+/* Whether nvJitLink or the cache had code that the driver takes. */
+static bool load_linked(const wk__cuda_device *d, const char *ptx, CUmodule *out) {
+  size_t size;
+  char *code = wk__cuda_link(d, ptx, &size);
+  if (!code) return false;
+  int mode = wk__cuda_allow_unsafe();
+  CUresult result = wk__cuda.cuModuleLoadDataEx(out, code, 0, NULL, NULL);
+  wk__cuda_allow_before(mode);
+  wk__free(code);
+  return result == CUDA_SUCCESS;
+}
+
+wk_status wk__cuda_load(const wk__cuda_device *d, const char *ptx, CUmodule *out) {
+  if (load_linked(d, ptx, out)) return WK_OK;
   char log[2048] = "";
   int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void *values[] = {log, (void *)(uintptr_t)sizeof log};
@@ -18,9 +32,9 @@ wk_status wk__cuda_load(const char *ptx, CUmodule *out) {
   return wk_fail(WK_INTERNAL_ERROR, "CUDA error: the driver does not take a kernel (%s): %s", name ? name : "?", log);
 }
 
-static wk_status load_packed(const wk__cuda_packed *unit, CUmodule *out) {
+static wk_status load_packed(const wk__cuda_device *d, const wk__cuda_packed *unit, CUmodule *out) {
   char *text = wk__cuda_unpack(unit);
-  wk_status status = text ? wk__cuda_load(text, out) : WK_OUT_OF_MEMORY;
+  wk_status status = text ? wk__cuda_load(d, text, out) : WK_OUT_OF_MEMORY;
   wk__free(text);
   return status;
 }
@@ -37,7 +51,7 @@ static wk_status module_of(wk__cuda_device *d, wk__cuda_module number, CUmodule 
   if (WK_LIKELY(*out)) return WK_OK;
   pthread_mutex_lock(&lock);
   *out = atomic_load(&d->modules[number]);
-  if (!*out && (status = load_packed(units[number], out)) == WK_OK) atomic_store(&d->modules[number], *out);
+  if (!*out && (status = load_packed(d, units[number], out)) == WK_OK) atomic_store(&d->modules[number], *out);
   pthread_mutex_unlock(&lock);
   return status;
 }

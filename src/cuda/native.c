@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cuda/native_kernels.h"
+#include "cuda/nvjitlink.h"
 #include "cuda/recording.h"
 #include "cuda/shape.h"
 
@@ -34,7 +35,7 @@ static int wanted_tier(void) {
 
 static wk_status load(kernel *k, const char *text, const char *entry) {
   CUmodule module;
-  WK_TRY(wk__cuda_load(text, &module));
+  WK_TRY(wk__cuda_load(k->device, text, &module));
   k->held = wk__cuda_hold(k->device, module);
   if (k->held) return WK__CUDA(cuModuleGetFunction, &k->function, module, entry);
   (void)wk__cuda.cuModuleUnload(module);
@@ -90,28 +91,57 @@ static void compile_and_publish(kernel *k) {
   atomic_store_explicit(&k->state, status == WK_OK ? READY : NONE, memory_order_release);
 }
 
-/* The background compiler: one thread, which the driver would not let be more. */
+/* The background compiler: one thread, which the driver would not let be more; where nvJitLink compiles, several,
+ * which take kernels in the order in which they were asked for. */
+enum { MOST_COMPILERS = 16, USUAL_COMPILERS = 4 };
 static struct {
   pthread_mutex_t lock;
   pthread_cond_t work, done;
   kernel *first, *last;
-  kernel *running;
-  bool started;
-  pid_t process; /* that has the thread */
+  kernel *running[MOST_COMPILERS]; /* by thread; NULL: it waits */
+  int threads;                     /* that were started */
+  pid_t process;                   /* that has the threads */
 } compiler = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
-static void *run_compiler(void *unused) {
-  (void)unused;
+/* A core is left to the program. */
+static int most_compilers(void) {
+  const char *text = getenv("WICK_CUDA_COMPILERS");
+  int64_t cores = sysconf(_SC_NPROCESSORS_ONLN), wanted = text ? atoi(text) : 0;
+  if (!wk__cuda_links()) return 1;
+  return (int)wk__max(1, wk__min(wanted > 0 ? wanted : wk__min(USUAL_COMPILERS, cores - 1), MOST_COMPILERS));
+}
+
+/* NULL: any. */
+static bool is_running(const kernel *k) {
+  for (int i = 0; i < compiler.threads; i++)
+    if (compiler.running[i] && (!k || compiler.running[i] == k)) return true;
+  return false;
+}
+
+static void *run_compiler(void *slot);
+/* Under the lock. */
+static void start_thread(void) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, run_compiler, &compiler.running[compiler.threads]) != 0) return;
+  (void)pthread_detach(thread);
+  compiler.threads++;
+}
+
+/* Another thread where there is more to do: the first one opens the library, which takes a while. */
+static void *run_compiler(void *slot) {
+  kernel **running = slot;
+  int most = most_compilers();
   pthread_mutex_lock(&compiler.lock);
   for (;;) {
     while (!compiler.first) pthread_cond_wait(&compiler.work, &compiler.lock);
-    kernel *k = compiler.running = compiler.first;
+    kernel *k = *running = compiler.first;
     compiler.first = k->queued;
     if (!compiler.first) compiler.last = NULL;
+    if (compiler.first && compiler.threads < most) start_thread();
     pthread_mutex_unlock(&compiler.lock);
     compile_and_publish(k);
     pthread_mutex_lock(&compiler.lock);
-    compiler.running = NULL;
+    *running = NULL;
     pthread_cond_broadcast(&compiler.done);
   }
   return NULL;
@@ -123,20 +153,18 @@ static void stop_compiler(void) {
   if (compiler.process != getpid()) return;
   pthread_mutex_lock(&compiler.lock);
   compiler.first = compiler.last = NULL;
-  while (compiler.running) pthread_cond_wait(&compiler.done, &compiler.lock);
+  while (is_running(NULL)) pthread_cond_wait(&compiler.done, &compiler.lock);
   pthread_mutex_unlock(&compiler.lock);
 }
 
 static void ask_for(kernel *k) {
   pthread_mutex_lock(&compiler.lock);
-  pthread_t thread;
-  if (!compiler.started && pthread_create(&thread, NULL, run_compiler, NULL) == 0) {
-    (void)pthread_detach(thread);
-    (void)atexit(stop_compiler);
+  if (compiler.threads == 0) {
+    start_thread();
+    if (compiler.threads) (void)atexit(stop_compiler);
     compiler.process = getpid();
-    compiler.started = true;
   }
-  if (compiler.started) {
+  if (compiler.threads) {
     k->queued = NULL;
     if (compiler.last) compiler.last->queued = k;
     if (!compiler.first) compiler.first = k;
@@ -156,7 +184,7 @@ static void withdraw(kernel *k) {
     }
   compiler.last = compiler.first;
   while (compiler.last && compiler.last->queued) compiler.last = compiler.last->queued;
-  while (compiler.running == k) pthread_cond_wait(&compiler.done, &compiler.lock);
+  while (is_running(k)) pthread_cond_wait(&compiler.done, &compiler.lock);
   pthread_mutex_unlock(&compiler.lock);
 }
 

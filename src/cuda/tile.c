@@ -62,7 +62,7 @@ static wk_status load(const wk__cuda_device *d, const wk__ptx_tile_kernel *writt
                    written->shared, d->shared_most);
   m->threads = written->threads, m->shared = written->shared;
   CUmodule module;
-  WK_TRY(wk__cuda_load(written->text, &module));
+  WK_TRY(wk__cuda_load(d, written->text, &module));
   if (!(m->held = wk__cuda_hold(d, module))) {
     (void)wk__cuda.cuModuleUnload(module);
     return WK_OUT_OF_MEMORY;

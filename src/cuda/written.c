@@ -18,10 +18,10 @@ static struct {
   entry *first; /* never freed: a process has few kinds */
 } kernels = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static wk_status load(const char *text, wk__cuda_written *kernel) {
+static wk_status load(const wk__cuda_device *device, const char *text, wk__cuda_written *kernel) {
   CUmodule module;
   if (wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "%s", text);
-  WK_TRY(wk__cuda_load(text, &module));
+  WK_TRY(wk__cuda_load(device, text, &module));
   WK_TRY(WK__CUDA(cuModuleGetFunction, &kernel->function, module, "wick"));
   return WK__CUDA(cuFuncSetAttribute, kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                   kernel->shared);
@@ -36,7 +36,7 @@ static wk_status make(const wk__cuda_device *device, const void *kind, size_t by
   memcpy(e->kind, kind, bytes);
   e->device = device, e->write = write, e->bytes = bytes;
   wk_status status = write(e->kind, &text, &e->kernel);
-  if (status == WK_OK) status = load(text, &e->kernel);
+  if (status == WK_OK) status = load(device, text, &e->kernel);
   wk__free(text);
   if (status != WK_OK) {
     wk__free(e);

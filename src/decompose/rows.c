@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "decompose/decompose.h"
+#include "ops/rules/scaled_mm.h"
 #include "wick/operators.h"
 
 #define ARG(i) wk__d_arg(c, i)
@@ -301,6 +302,12 @@ WK__DECOMPOSE_ONE(int_mm) {
   return wk_mm(wk__in_dtype(ARG(A_self), WK_INT32), wk__in_dtype(ARG(A_mat2), WK_INT32));
 }
 
+WK__DECOMPOSE_ONE(scaled_product) {
+  WK__ARGS(_scaled_product);
+  return wk__scaled_product_by_parts(ARG(A_self), ARG(A_mat2), ARG(A_scale_a), ARG(A_scale_b), ARG(A_bias),
+                                     VALUE(A_out_dtype).dtype);
+}
+
 WK__DECOMPOSE_ONE(quant_linear) {
   WK__ARGS(_quant_linear);
   wk_tensor *w = wk__quant_weight(ARG(A_weight), c->args[A_format].string, ARG(A_scales), wk__arg_int(c, A_group));
@@ -340,7 +347,7 @@ static wk_tensor *sums_of_bytes(wk_tensor *q, int64_t zero, wk_tensor *w, wk_ten
   wk_int rows[] = {wk_int_floordiv(q->numel, wk_int_max(w->sizes[1], wk_int_of(1))), w->sizes[1]};
   memcpy(sizes, q->sizes, q->ndim * sizeof *sizes);
   sizes[q->ndim - 1] = w->sizes[0];
-  wk_tensor *sums = wk__int_mm(wk__d_reshape(q, rows, 2), wk_t(w));
+  wk_tensor *sums = wk__byte_mm(wk__d_reshape(q, rows, 2), wk_t(w));
   if (zero) sums = wk__d_sub(sums, wk_mul_Scalar(wk_sum_dim_IntList(w, &last, 1, false, WK_INT32), wk__v_int(zero)));
   wk_tensor *y = wk__d_reshape(wk__in_dtype(sums, WK_FLOAT32), sizes, q->ndim);
   y = wk_mul(steps ? wk_mul(y, steps) : wk_mul_Scalar(y, step), scales);

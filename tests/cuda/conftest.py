@@ -9,6 +9,7 @@ import wick
 
 os.environ.setdefault("WICK_CUDNN", "")
 os.environ.setdefault("WICK_LAPACK", "")  # the CPU's own routines, whose bits the device's are
+os.environ.setdefault("WICK_NVJITLINK", "")  # kernels are compiled by the driver
 os.environ.setdefault("WICK_CUBLASLT", "")  # the device's own products: their bits are the CPU's
 
 

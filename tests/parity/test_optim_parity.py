@@ -167,3 +167,26 @@ def test_averages_of_weights():
         return swa.state_dict(), ema.state_dict(), rates
 
     same(run, tolerance=1e-6)
+
+
+@pytest.mark.parametrize("clip", [False, True])
+@pytest.mark.parametrize("name, options", [("SGD", {"momentum": 0.9}), ("AdamW", {}), ("AdamW", {"fused": True}), ("RMSprop", {})])  # fmt: skip
+def test_scaled_steps(name, options, clip):
+    def run(t):
+        model = t.nn.Linear(5, 3)
+        optimizer = getattr(t.optim, name)(model.parameters(), lr=0.01, **options)
+        scaler, seen = t.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2), []
+        for i in range(7):
+            optimizer.zero_grad()
+            scaler.scale((model(t.randn(4, 5)) * (math.inf if i in (0, 4) else 1)).pow(2).sum()).backward()
+            if clip:
+                scaler.unscale_(optimizer)
+                t.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            scaler.step(optimizer)
+            scaler.update()
+            state = scaler.state_dict()
+            seen.append([state["scale"], float(state["_growth_tracker"])])
+        return model.weight, model.bias, seen, list(state)
+
+    same(lambda t: run(t)[:2], tolerance=1e-5)
+    same(lambda t: run(t)[2:])

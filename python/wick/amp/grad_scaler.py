@@ -37,12 +37,14 @@ class GradScaler:
                 raise AssertionError("The backoff factor must be < 1.0.")
             self._init_scale, self._scale = init_scale, None
             self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
-            self._growth_interval, self._growth_tracker = growth_interval, 0
+            self._growth_interval, self._init_growth_tracker = growth_interval, 0
+            self._growth_tracker = None
         self._per_optimizer_states = defaultdict(_fresh)
 
     def _scale_tensor(self):
         if self._scale is None:
             self._scale = _C.full((), self._init_scale, dtype=_C.float32, device=self._device)
+            self._growth_tracker = _C.full((), self._init_growth_tracker, dtype=_C.int32, device=self._device)
         return self._scale
 
     def scale(self, outputs):
@@ -56,16 +58,25 @@ class GradScaler:
         scaled = [self.scale(output) for output in outputs]
         return type(outputs)(scaled)
 
-    def _divide(self, optimizer, allow_fp16):
-        """Divides the gradients by the scale; whether one is not finite, as a tensor."""
-        inverse, found = self._scale_tensor().double().reciprocal().float(), _C.zeros(())
+    def _divide(self, optimizer):
+        """Divides the gradients by the scale; {device: whether one there is not finite, 0 or 1}."""
+        inverse, grads = self._scale_tensor().double().reciprocal().float(), {}
+        for parameter in [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]:
+            if parameter.grad.dtype is _C.float16:
+                raise ValueError("Attempting to unscale FP16 gradients.")
+            grads.setdefault(str(parameter.grad.device), []).append(parameter.grad)
         with _C.no_grad():
-            for parameter in (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
-                if not allow_fp16 and parameter.grad.dtype is _C.float16:
-                    raise ValueError("Attempting to unscale FP16 gradients.")
-                found = _C.maximum(found, (~parameter.grad.isfinite()).any().float())
-                parameter.grad.mul_(inverse)
-        return found
+            return {device: self._divide_all(each, inverse) for device, each in grads.items()}
+
+    def _divide_all(self, grads, inverse):
+        """Those of a device: 1 where there is an infinity, else 0. Captured, a gradient is read once for both."""
+        finite, inverse = _C.stack([grad.isfinite().all() for grad in grads]), inverse.to(grads[0].device)
+        if _C._is_compiling() or any(grad.is_sparse for grad in grads):
+            for grad in grads:
+                grad.mul_(inverse)
+        else:
+            _C._foreach_mul_(grads, inverse)
+        return 1 - finite.all().float()
 
     def unscale_(self, optimizer):
         """Divides the optimizer's gradients by the scale, so that they can be clipped."""
@@ -79,7 +90,7 @@ class GradScaler:
         if self._scale is None:
             raise AssertionError("Attempted unscale_ but _scale is None.  This may indicate your script did not use "
                                  "scaler.scale(loss or outputs) earlier in the iteration.")  # fmt: skip
-        state["found_inf_per_device"] = {self._device: self._divide(optimizer, False)}
+        state["found_inf_per_device"] = self._divide(optimizer)
         state["stage"] = OptState.UNSCALED
 
     def step(self, optimizer, *args, **kwargs):
@@ -93,35 +104,59 @@ class GradScaler:
             raise RuntimeError("step() has already been called since the last update().")
         if state["stage"] is OptState.READY:
             self.unscale_(optimizer)
-        found = state["found_inf_per_device"]
-        result = None if any(value.item() for value in found.values()) else optimizer.step(*args, **kwargs)
+        found = state["found_inf_per_device"].values()
+        if not found:
+            raise AssertionError("No inf checks were recorded for this optimizer.")
+        result = self._step_unless(self._any(found), optimizer, args, kwargs)
         state["stage"] = OptState.STEPPED
         return result
+
+    def _any(self, found):
+        """One tensor of those that say whether there were infinities, beside the scale."""
+        result = None
+        for each in found:
+            each = each.to(self._scale.device)
+            result = each if result is None else _C.maximum(result, each)
+        return result
+
+    def _step_unless(self, found, optimizer, args, kwargs):
+        """The step where `found` is 0. An optimizer that looks at the tensor itself is not waited for: PyTorch's that say
+        so (fused ones), and in captured code each of wick's own."""
+        own = _C._is_compiling() and getattr(type(optimizer).step, "takes_found_inf", False)
+        if not own and not getattr(optimizer, "_step_supports_amp_scaling", False):
+            return None if found.item() else optimizer.step(*args, **kwargs)
+        had = hasattr(optimizer, "grad_scale")
+        if not had:
+            optimizer.grad_scale = None
+        optimizer.found_inf = found
+        try:
+            return optimizer.step(*args, **kwargs)
+        finally:
+            del optimizer.found_inf
+            del optimizer.grad_scale
 
     def update(self, new_scale=None):
         """The next scale: less after a step with infinities, more after enough steps without; or a given one."""
         if not self._enabled:
             return
+        scale = self._scale_tensor()
         if new_scale is not None:
-            self._scale_tensor().fill_(new_scale)
+            scale.fill_(new_scale)
         else:
             found = [v for s in self._per_optimizer_states.values() for v in s["found_inf_per_device"].values()]
             if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            if any(value.item() for value in found):
-                self._scale_tensor().mul_(self._backoff_factor)
-                self._growth_tracker = 0
-            else:
-                self._grow()
+            with _C.no_grad():
+                self._follow(self._any(found) == 1)
         self._per_optimizer_states = defaultdict(_fresh)
 
-    def _grow(self):
-        self._growth_tracker += 1
-        if self._growth_tracker == self._growth_interval:
-            grown = self._scale_tensor() * self._growth_factor
-            if grown.isfinite().item():
-                self._scale = grown
-            self._growth_tracker = 0
+    def _follow(self, bad):
+        """The scale and its tracker after a step; the host need not know which way they went."""
+        scale, count = self._scale, self._growth_tracker + 1
+        due, grown = count == self._growth_interval, scale * self._growth_factor
+        kept = _C.where(due & grown.isfinite(), grown, scale)
+        scale.copy_(_C.where(bad, scale * self._backoff_factor, kept))
+        self._growth_tracker.copy_(_C.where(bad | due, 0, count))
 
     def get_scale(self):
         """The scale, a number."""
@@ -157,13 +192,18 @@ class GradScaler:
         """Whether it does anything."""
         return self._enabled
 
+    def _get_growth_tracker(self):
+        if not self._enabled:
+            return 0
+        return self._init_growth_tracker if self._growth_tracker is None else self._growth_tracker.item()
+
     def state_dict(self):
         """What load_state_dict takes."""
         if not self._enabled:
             return {}
         return {
             "scale": self.get_scale(), "growth_factor": self._growth_factor, "backoff_factor": self._backoff_factor,
-            "growth_interval": self._growth_interval, "_growth_tracker": self._growth_tracker,
+            "growth_interval": self._growth_interval, "_growth_tracker": self._get_growth_tracker(),
         }  # fmt: skip
 
     def load_state_dict(self, state_dict):
@@ -177,4 +217,7 @@ class GradScaler:
         if self._scale is not None:
             self._scale.fill_(state_dict["scale"])
         self._growth_factor, self._backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]
-        self._growth_interval, self._growth_tracker = state_dict["growth_interval"], state_dict["_growth_tracker"]
+        self._growth_interval = state_dict["growth_interval"]
+        self._init_growth_tracker = state_dict["_growth_tracker"]
+        if self._growth_tracker is not None:
+            self._growth_tracker.fill_(state_dict["_growth_tracker"])

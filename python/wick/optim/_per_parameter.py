@@ -11,7 +11,7 @@ repeat the step: `_update_on_device` has that tensor for t, and asks the host no
 """
 
 from .. import _C
-from .optimizer import Optimizer, check_options, evaluate, number
+from .optimizer import Optimizer, check_options, evaluate, keep, number, put_back, takes_found_inf
 
 
 def positive(kind, value, low=0.0, strict=False):
@@ -80,14 +80,31 @@ class PerParameter(Optimizer):
             state.update(self._fresh(p, group))
         return state
 
+    @takes_found_inf
     @_C.no_grad()
     def step(self, closure=None):
         """One step; closure() computes the loss again and returns it."""
         self._check_capture()
-        loss = evaluate(closure)
+        loss, found = evaluate(closure), getattr(self, "found_inf", None)
+        kept = None if found is None else self._keep_all()
+        if found is not None and kept is None and found.item():
+            return loss
         for group in self.param_groups:
             self._step_group([p for p in group["params"] if p.grad is not None], group)
+        if kept:
+            put_back(kept, found)
         return loss
+
+    def _keep_all(self):
+        """What a step writes; None where the host has a part of it, which has to know whether it is done."""
+        kept = []
+        for group in self.param_groups:
+            for p in (p for p in group["params"] if p.grad is not None):
+                values = [p, *self._state_of(p, group).values()]
+                if p.grad.is_sparse or not all(isinstance(t, _C.Tensor) and t.device == p.device for t in values):
+                    return None
+                kept += values
+        return keep(kept)
 
     def _step_group(self, params, group):
         states = [self._begin_one(p, group) for p in params]

@@ -1,7 +1,7 @@
 """Adam and AdamW."""
 
 from .. import _C
-from .optimizer import Optimizer, check_options, evaluate, number
+from .optimizer import Optimizer, check_options, evaluate, keep, number, put_back, takes_found_inf
 
 __all__ = ["Adam", "AdamW", "adam", "adamw"]
 
@@ -55,6 +55,8 @@ class Adam(Optimizer):
             "decoupled_weight_decay": decoupled_weight_decay,
         }
         super().__init__(params, defaults)
+        if fused:
+            self._step_supports_amp_scaling = True
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -81,22 +83,28 @@ class Adam(Optimizer):
             state["exp_avg_sq"] = _C.zeros_like(parameter, memory_format=_C.preserve_format)
             if amsgrad:
                 state["max_exp_avg_sq"] = _C.zeros_like(parameter, memory_format=_C.preserve_format)
+        elif on_device and not state["step"].is_cuda:
+            state["step"] = state["step"].to(parameter.device)
         return state
 
+    @takes_found_inf
     @_C.no_grad()
     def step(self, closure=None):
         """One step; closure() computes the loss again and returns it."""
         self._check_capture()
-        loss = evaluate(closure)
+        loss, found = evaluate(closure), getattr(self, "found_inf", None)
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
             if not params:
                 continue
-            on_device = group["capturable"] and params[0].is_cuda
+            by_operators = group["capturable"] and params[0].is_cuda
+            on_device = by_operators or ((group["fused"] or found is not None) and params[0].is_cuda)
             states = [self._state_of(p, group["amsgrad"], on_device) for p in params]
-            if on_device:
+            if by_operators:
+                kept = [] if found is None else keep([*params, *(t for state in states for t in state.values())])
                 for p, state in zip(params, states, strict=True):
                     _step_on_device(p, p.grad, state, group)
+                put_back(kept, found)
                 continue
             (adamw if group["decoupled_weight_decay"] else adam)(
                 params,
@@ -105,6 +113,8 @@ class Adam(Optimizer):
                 [s["exp_avg_sq"] for s in states],
                 [s["max_exp_avg_sq"] for s in states] if group["amsgrad"] else [],
                 [s["step"] for s in states],
+                grad_scale=getattr(self, "grad_scale", None),
+                found_inf=found,
                 amsgrad=group["amsgrad"],
                 beta1=group["betas"][0],
                 beta2=group["betas"][1],
@@ -178,12 +188,19 @@ def _step_on_device(p, g, state, group):
 
 
 def _step(operator, params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, options):
-    """Counts the step, then one operator on the lists."""
+    """Counts the step, then one operator on the lists; one that is left out is not counted."""
+    found = options["found_inf"]
     for name in ("lr", "beta1", "beta2"):
         options[name] = number(options[name])
-    if params:
+    if params and state_steps[0].is_cuda and not _C._is_compiling():
+        _C._foreach_add_(state_steps, 1)
+        if found is not None:
+            _C._foreach_sub_(state_steps, [found] * len(state_steps))
+    else:
+        counted = 1 if found is None or not params else 1 - found.to(state_steps[0].device)
         for step in state_steps:
-            step.add_(1)
+            step.add_(counted)
+    if params:
         operator(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, **options)
 
 

@@ -316,6 +316,26 @@ class Optimizer:
                 raise ValueError("can't optimize a non-leaf Tensor")
 
 
+# ---- steps that are left out where a tensor says so, which is not read (GradScaler) ----
+
+
+def takes_found_inf(step):
+    """Marks a step that looks at `self.found_inf`: where that is 1 it leaves everything as it was."""
+    step.takes_found_inf = True
+    return step
+
+
+def keep(tensors):
+    """What put_back takes."""
+    return [(t, t.clone()) for t in tensors]
+
+
+def put_back(kept, found):
+    """The tensors are what they were, where that is 1."""
+    for tensor, old in kept:
+        tensor.copy_(_C.where(found.to(tensor.device) == 1, old, tensor))
+
+
 def evaluate(closure):
     """The loss of a step's closure, computed with gradients; None without one."""
     if closure is None:
@@ -325,8 +345,8 @@ def evaluate(closure):
 
 
 def check_options(lr, foreach, fused, differentiable, capturable=False):
-    """What the three ways to run a step exclude. wick has one way, which fuses all parameters; the flags only get "
-    "checked."""
+    """What the three ways to run a step exclude. wick has one way, which fuses all parameters; `fused` says besides that
+    Adam counts its steps on the device, and that a GradScaler need not wait."""
     if isinstance(lr, _C.Tensor):
         if foreach and not capturable:
             raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")

@@ -1,7 +1,7 @@
 """Stochastic gradient descent."""
 
 from .. import _C
-from .optimizer import Optimizer, check_options, evaluate, number
+from .optimizer import Optimizer, check_options, evaluate, number, takes_found_inf
 
 __all__ = ["SGD", "sgd"]
 
@@ -47,6 +47,8 @@ class SGD(Optimizer):
             "fused": fused,
         }
         super().__init__(params, defaults)
+        if fused:
+            self._step_supports_amp_scaling = True
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -55,10 +57,24 @@ class SGD(Optimizer):
                                 ("fused", None)):  # fmt: skip
                 group.setdefault(name, value)
 
+    def _needs_to_know(self):
+        """Whether a step that is left out is no step with other numbers: buffers begin as the gradient."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                fresh = group["momentum"] and group["dampening"] and not self.state.get(p)
+                if p.grad is not None and (p.grad.is_sparse or fresh):
+                    return True
+        return False
+
+    @takes_found_inf
     @_C.no_grad()
     def step(self, closure=None):
         """One step; closure() computes the loss again and returns it."""
-        loss = evaluate(closure)
+        loss, found = evaluate(closure), getattr(self, "found_inf", None)
+        if found is not None and self._needs_to_know():
+            if found.item():
+                return loss
+            found = None
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
             buffers = [self.state[p].get("momentum_buffer") if group["momentum"] else None for p in params]
@@ -66,6 +82,8 @@ class SGD(Optimizer):
                 params,
                 [p.grad for p in params],
                 buffers,
+                grad_scale=getattr(self, "grad_scale", None),
+                found_inf=found,
                 weight_decay=group["weight_decay"],
                 momentum=group["momentum"],
                 lr=group["lr"],
@@ -124,7 +142,8 @@ def sgd(
     fresh = [i for i, buffer in enumerate(momentum_buffer_list) if buffer is None]
     old = [i for i, buffer in enumerate(momentum_buffer_list) if buffer is not None]
     for i in fresh:
-        momentum_buffer_list[i] = _C.empty_like(d_p_list[i])
+        like = _C.empty_like if found_inf is None else _C.zeros_like  # what stays where nothing is done
+        momentum_buffer_list[i] = like(d_p_list[i])
     for places, first in ((fresh, True), (old, False)):
         if places:
             lists = [[tensors[i] for i in places] for tensors in (params, d_p_list, momentum_buffer_list)]

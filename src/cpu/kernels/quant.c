@@ -5,6 +5,7 @@
 #include "cpu/workspace.h"
 #include "ops/internal.h"
 #include "ops/rules/convolution.h"
+#include "ops/rules/scaled_mm.h"
 #include "wick/operators.h"
 
 /* In the caller's scope; NULL for NULL. */
@@ -29,6 +30,14 @@ static wk_status int_mm(wk__call *c) {
                                         .shift = is_signed ? 128 : 0,
                                         .c = wk__data(c->outputs[0])});
   return WK_OK;
+}
+
+static wk_status scaled_product(wk__call *c) {
+  WK__ARGS(_scaled_product);
+  wk_tensor *y =
+      wk__scaled_product_by_parts(c->args[A_self].tensor, c->args[A_mat2].tensor, c->args[A_scale_a].tensor,
+                                  c->args[A_scale_b].tensor, wk__arg_tensor(c, A_bias), c->args[A_out_dtype].dtype);
+  return y ? wk__copy_into(c->outputs[0], y) : wk_error_category();
 }
 
 typedef struct rows {
@@ -225,6 +234,7 @@ static wk_status int4pack(wk__call *c) {
 /* ---- the rows ---- */
 
 WK__KERNEL_IN_SCOPE(int_mm, int_mm)
+WK__KERNEL_IN_SCOPE(scaled_product, scaled_product)
 WK__KERNEL_IN_SCOPE(int8_dynamic_linear, dynamic_linear)
 WK__KERNEL_IN_SCOPE(int8_linear, int8_linear)
 WK__KERNEL_IN_SCOPE(int8_convolution, int8_convolution)

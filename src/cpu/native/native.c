@@ -433,15 +433,25 @@ static void hash_key(const void *key, size_t size, uint8_t out[WK__HASH_BYTES]) 
   wk__hasher_finish(&h, out);
 }
 
-bool wk__native_recall(const void *key, size_t key_size, void *out, size_t size) {
+char *wk__native_recall_all(const void *key, size_t key_size, size_t *out_size) {
   uint8_t name[WK__HASH_BYTES];
   object_bytes bytes = {0};
   hash_key(key, key_size, name);
-  bool found = opens_cache() && read_entry(&native.store, name, &bytes) && bytes.size == size;
-  if (found) memcpy(out, bytes.data, size);
-  wk__free(bytes.data);
-  return found;
+  if (opens_cache()) (void)read_entry(&native.store, name, &bytes);
+  *out_size = bytes.size;
+  return bytes.data;
 }
+
+bool wk__native_recall(const void *key, size_t key_size, void *out, size_t size) {
+  size_t found;
+  char *bytes = wk__native_recall_all(key, key_size, &found);
+  bool fits = bytes && found == size;
+  if (fits) memcpy(out, bytes, size);
+  wk__free(bytes);
+  return fits;
+}
+
+bool wk__native_remembers(void) { return opens_cache(); }
 
 void wk__native_remember(const void *key, size_t key_size, const void *data, size_t size) {
   uint8_t name[WK__HASH_BYTES];

@@ -80,6 +80,8 @@ void wk__program_set_native(wk__program *program, const wk__native_code *code);
 /* Small facts beside the native code in the cache folder, authenticated as that is: what was remembered under `key`,
  * if it has `size` bytes. Without a cache nothing is remembered. */
 bool wk__native_recall(const void *key, size_t key_size, void *out, size_t size);
+char *wk__native_recall_all(const void *key, size_t key_size, size_t *out_size); /* owned; NULL: nothing of any size */
+bool wk__native_remembers(void);                                                 /* there is a cache */
 void wk__native_remember(const void *key, size_t key_size, const void *data, size_t size);
 
 /* All entries that this process has used, as bytes for another machine (owned, wk__free); NULL: there are none. */

@@ -15,7 +15,7 @@
 #include "ops/rules/multi_tensor.h"
 #include "wick/operators.h"
 
-enum { MAX_ROLES = 5, MAX_NUMBERS = 8 }; /* tensors of a launch, numbers of a launch */
+enum { MAX_ROLES = 9, MAX_NUMBERS = 8 }; /* tensors of a launch, numbers of a launch */
 
 /* ==================================================== bodies ==================================================== */
 
@@ -32,10 +32,27 @@ enum {
   MOMENTUM = 64,
   FIRST_STEP = 128, /* the momentum buffer starts as the gradient */
   NESTEROV = 256,
+  UNLESS_FOUND = 512, /* nothing is written where a number of the device says so, which the host does not read */
+  SCALE_THERE = 1024, /* so is what the gradient is divided by */
+  COUNT_THERE = 2048, /* so are the numbers that depend on how many steps there were */
 };
 
 /* Roles: which buffer a tensor of the launch is. */
 enum { PARAM = 0, GRAD = 1, AVERAGE = 2, SQUARE = 3, MAX_SQUARE = 4, BUFFER = 2, OTHER = 1 };
+
+/* Behind the others of its kind: those that are numbers on the device; -1: none. */
+typedef struct numbers_there {
+  int found, scale, step_size, root_correction, roles; /* of all */
+} numbers_there;
+static numbers_there roles_behind(uint32_t options, int roles) {
+  numbers_there n = {-1, -1, -1, -1, roles};
+  if (options & UNLESS_FOUND) n.found = n.roles++;
+  if (options & SCALE_THERE) n.scale = n.roles++;
+  if (options & COUNT_THERE) n.step_size = n.roles++, n.root_correction = n.roles++;
+  return n;
+}
+static int adam_roles(uint32_t options) { return options & AMSGRAD ? 5 : 4; }
+static int sgd_roles(uint32_t options) { return options & MOMENTUM ? 3 : 2; }
 
 /* Numbers of a launch. */
 enum { STEP_SIZE, ROOT_CORRECTION, MOVE, BETA2, REST2, EPSILON, DECAY, SCALE };        /* Adam */
@@ -51,6 +68,7 @@ typedef struct writer {
   wk__recorder recorder;
   wk__loop_handler *h;
   wk_dtype compute;
+  numbers_there there;
 } writer;
 
 static wk__access element_of(int role) {
@@ -65,13 +83,24 @@ static void store(writer *w, int role, wk__var value) {
   wk__k_store(w->h, &a, value);
 }
 static wk__var number(writer *w, int n) { return wk__k_param(w->h, n, w->compute); }
+/* Of the launch, or where `role` has it. */
+static wk__var number_or(writer *w, int role, int n) { return role < 0 ? number(w, n) : load(w, role); }
+
+/* Of a step: what was there stays where an infinity was found. */
+static void put(writer *w, int role, wk__var value) {
+  if (w->there.found >= 0) {
+    wk__var found = wk__k_eq(w->h, load(w, w->there.found), wk__k_constant(w->h, 1, w->compute));
+    value = wk__k_where(w->h, found, load(w, role), value);
+  }
+  store(w, role, value);
+}
 
 /* The gradient as the step sees it. */
 static wk__var gradient(writer *w, uint32_t options, wk__var param) {
   wk__var g = load(w, GRAD);
   if (options & UNSCALE) {
-    g = wk__k_div(w->h, g, number(w, SCALE));
-    store(w, GRAD, g);
+    g = wk__k_div(w->h, g, number_or(w, w->there.scale, SCALE));
+    put(w, GRAD, g);
   }
   if (options & MAXIMIZE) g = wk__k_neg(w->h, g);
   if (options & DECAY_GRADIENT) g = wk__k_fma(w->h, param, number(w, DECAY), g);
@@ -90,15 +119,16 @@ static void write_adam(writer *w, uint32_t options) {
   m = options & FAR_LERP ? wk__k_fma(h, wk__k_sub(h, move, far), wk__k_sub(h, g, m), g)
                          : wk__k_fma(h, move, wk__k_sub(h, g, m), m);
   v = wk__k_fma(h, wk__k_mul(h, number(w, REST2), g), g, wk__k_mul(h, v, number(w, BETA2)));
-  store(w, AVERAGE, m);
-  store(w, SQUARE, v);
+  put(w, AVERAGE, m);
+  put(w, SQUARE, v);
   if (options & AMSGRAD) {
     v = wk__k_max(h, load(w, MAX_SQUARE), v);
-    store(w, MAX_SQUARE, v);
+    put(w, MAX_SQUARE, v);
   }
-  wk__var root = wk__k_div(h, wk__k_sqrt(h, v), number(w, ROOT_CORRECTION));
+  wk__var root = wk__k_div(h, wk__k_sqrt(h, v), number_or(w, w->there.root_correction, ROOT_CORRECTION));
   wk__var denominator = wk__k_add(h, root, number(w, EPSILON));
-  store(w, PARAM, wk__k_add(h, p, wk__k_div(h, wk__k_mul(h, number(w, STEP_SIZE), m), denominator)));
+  wk__var size = number_or(w, w->there.step_size, STEP_SIZE);
+  put(w, PARAM, wk__k_add(h, p, wk__k_div(h, wk__k_mul(h, size, m), denominator)));
 }
 
 /* b = momentum b + (1 - dampening) g,  p += -rate b  (Nesterov: g + momentum b in place of b) */
@@ -111,13 +141,14 @@ static void write_sgd(writer *w, uint32_t options) {
       b = wk__k_mul(h, load(w, BUFFER), number(w, MOMENTUM_FACTOR));
       b = wk__k_fma(h, g, number(w, REST_DAMPENING), b);
     }
-    store(w, BUFFER, b);
+    put(w, BUFFER, b);
     g = options & NESTEROV ? wk__k_fma(h, b, number(w, MOMENTUM_FACTOR), g) : b;
   }
-  store(w, PARAM, wk__k_fma(h, g, number(w, RATE), p));
+  put(w, PARAM, wk__k_fma(h, g, number(w, RATE), p));
 }
 
 static void write_body(writer *w, family kind, uint32_t options) {
+  w->there = roles_behind(options, kind == ADAM ? adam_roles(options) : sgd_roles(options));
   switch (kind) {
     case ADAM:
       write_adam(w, options);
@@ -154,7 +185,7 @@ typedef struct row {
 } row;
 
 static uint64_t key_of(family kind, uint32_t options, const row *r) {
-  uint64_t key = (uint64_t)kind << 16 | options;
+  uint64_t key = (uint64_t)kind << 12 | options;
   key = key << 3 | r->tensors[PARAM]->device.type;
   for (int i = 0; i < r->roles; i++) key = key << 5 | (uint64_t)(r->tensors[i]->dtype + 1);
   return key;
@@ -212,7 +243,9 @@ typedef struct step {
   int64_t count;
   void (*row_of)(const struct step *s, int64_t i, row *r);
   wk_status (*numbers_of)(const struct step *s, int64_t i, double *numbers);
-  uint32_t written; /* bit r: role r is written */
+  uint32_t written;                         /* bit r: role r is written */
+  wk_tensor *found, *scale;                 /* numbers on the device; borrowed, or NULL */
+  wk_tensor *step_sizes, *root_corrections; /* one for each tensor, in f64; of the caller's scope, or NULL */
 } step;
 
 /* What a launch points to. */
@@ -339,17 +372,44 @@ static wk_status tensor_number(const wk_tensor *t, double *out) {
   return t->storage ? wk_tensor_item(t, out) : WK_OK;
 }
 
+/* Whether a number lies on another device than the host, beside all parameters: it is not waited for. */
+static bool is_beside(const wk__call *c, const wk_tensor *t) {
+  if (t->device.type == WK_CPU || t->ndim || !t->storage) return false;
+  for (uint32_t i = 0; i < c->args[0].count; i++)
+    if (!wk__device_equal(t->device, item(c, 0, i)->device)) return false;
+  return true;
+}
+static wk_tensor *number_there(const wk__call *c, int arg) {
+  wk_tensor *t = wk__arg_is_none(c, arg) ? NULL : c->args[arg].tensor;
+  return t && is_beside(c, t) ? t : NULL;
+}
+
+static void take_numbers_there(step *s, int scale_arg) {
+  if ((s->scale = number_there(s->call, scale_arg))) s->options |= SCALE_THERE;
+  if ((s->found = number_there(s->call, scale_arg + 1))) s->options |= UNLESS_FOUND;
+}
+
+static void add_numbers_there(const step *s, int64_t i, row *r) {
+  numbers_there n = roles_behind(s->options, r->roles);
+  r->roles = n.roles;
+  if (n.found >= 0) r->tensors[n.found] = s->found;
+  if (n.scale >= 0) r->tensors[n.scale] = s->scale;
+  if (n.step_size < 0) return;
+  r->tensors[n.step_size] = wk_select_int(s->step_sizes, 0, wk_int_of(i));
+  r->tensors[n.root_correction] = wk_select_int(s->root_corrections, 0, wk_int_of(i));
+}
+
 /* An infinity was found in the gradients: the whole step is left out. */
-static wk_status should_skip(const wk__call *c, int found_arg, bool *out_skip) {
+static wk_status should_skip(const step *s, int found_arg, bool *out_skip) {
   double found = 0;
-  if (!wk__arg_is_none(c, found_arg)) WK_TRY(tensor_number(c->args[found_arg].tensor, &found));
+  if (!s->found && !wk__arg_is_none(s->call, found_arg)) WK_TRY(tensor_number(s->call->args[found_arg].tensor, &found));
   *out_skip = found == 1;
   return WK_OK;
 }
 
-static wk_status gradient_scale(const wk__call *c, int scale_arg, double *out) {
+static wk_status gradient_scale(const step *s, int scale_arg, double *out) {
   *out = 1;
-  return wk__arg_is_none(c, scale_arg) ? WK_OK : tensor_number(c->args[scale_arg].tensor, out);
+  return s->scale || wk__arg_is_none(s->call, scale_arg) ? WK_OK : tensor_number(s->call->args[scale_arg].tensor, out);
 }
 
 /* Arguments of _fused_adam_ and _fused_adamw_. */
@@ -373,24 +433,76 @@ enum {
 
 static void adam_row(const step *s, int64_t i, row *r) {
   bool amsgrad = s->options & AMSGRAD;
-  *r = (row){.roles = amsgrad ? 5 : 4,
+  *r = (row){.roles = adam_roles(s->options),
              .tensors = {item(s->call, ADAM_SELF, i), item(s->call, ADAM_GRADS, i), item(s->call, ADAM_AVERAGES, i),
                          item(s->call, ADAM_SQUARES, i), amsgrad ? item(s->call, ADAM_MAX_SQUARES, i) : NULL}};
+  add_numbers_there(s, i, r);
+}
+
+static bool counts_there(const wk__call *c) {
+  uint32_t count = c->args[ADAM_STEPS].count;
+  if (count == 0 || !is_beside(c, item(c, ADAM_STEPS, 0))) return false;
+  for (uint32_t i = 1; i < count; i++) {
+    const wk_tensor *t = item(c, ADAM_STEPS, i);
+    if (t->ndim || !t->storage || !wk__device_equal(t->device, item(c, 0, 0)->device)) return false;
+  }
+  return true;
+}
+
+static wk_status no_numbers(const step *s, int64_t i, double *numbers) {
+  (void)s, (void)i, (void)numbers;
+  return WK_OK;
+}
+
+static void counted_row(const step *s, int64_t i, row *r) {
+  *r = (row){.roles = 2, .tensors = {wk_select_int(s->step_sizes, 0, wk_int_of(i)), item(s->call, ADAM_STEPS, i)}};
+}
+
+/* The counts beside each other, by one launch for all: times one. */
+static wk_tensor *gather_counts(const wk__call *c, int64_t count) {
+  wk_tensor *first = item(c, ADAM_STEPS, 0);
+  wk_int size = wk_int_of(count);
+  wk_tensor *counts = wk_new_full(first, &size, 1, wk__v_int(1), WK_DTYPE_NONE, (wk_value){0});
+  step s = {.call = c,
+            .kind = TENSOR_MUL,
+            .count = count,
+            .row_of = counted_row,
+            .numbers_of = no_numbers,
+            .written = 1u << PARAM,
+            .step_sizes = counts};
+  return counts && run(&s) == WK_OK ? counts : NULL;
+}
+
+/* The numbers of adam_numbers that depend on counts of the device, in double as there. */
+static wk_status find_corrections(step *s) {
+  const wk__call *c = s->call;
+  wk_tensor *t = wk__in_dtype(gather_counts(c, s->count), WK_FLOAT64);
+  if (!t) return wk_error_category();
+  wk_tensor *rest1 =
+      wk_rsub_Scalar(wk_pow_Scalar(wk__v_double(argument(c, ADAM_BETA1)), t), wk__v_int(1), wk__v_int(1));
+  wk_tensor *rest2 =
+      wk_rsub_Scalar(wk_pow_Scalar(wk__v_double(argument(c, ADAM_BETA2)), t), wk__v_int(1), wk__v_int(1));
+  wk_tensor *rate = wk_add_Scalar(wk_mul_Scalar(t, wk__v_int(0)), wk__v_double(-argument(c, ADAM_LR)), wk__v_int(1));
+  s->step_sizes = wk_div(rate, rest1);
+  s->root_corrections = wk_sqrt(rest2);
+  return s->step_sizes && s->root_corrections ? WK_OK : wk_error_category();
 }
 
 static wk_status adam_numbers(const step *s, int64_t i, double *n) {
   const wk__call *c = s->call;
   double lr = argument(c, ADAM_LR), beta1 = argument(c, ADAM_BETA1), beta2 = argument(c, ADAM_BETA2), t;
   double decay = argument(c, ADAM_DECAY);
-  WK_TRY(tensor_number(item(c, ADAM_STEPS, i), &t));
-  n[STEP_SIZE] = -(lr / (1 - pow(beta1, t)));
-  n[ROOT_CORRECTION] = sqrt(1 - pow(beta2, t));
+  if (!(s->options & COUNT_THERE)) {
+    WK_TRY(tensor_number(item(c, ADAM_STEPS, i), &t));
+    n[STEP_SIZE] = -(lr / (1 - pow(beta1, t)));
+    n[ROOT_CORRECTION] = sqrt(1 - pow(beta2, t));
+  }
   n[MOVE] = 1 - beta1;
   n[BETA2] = beta2;
   n[REST2] = 1 - beta2;
   n[EPSILON] = argument(c, ADAM_EPS);
   n[DECAY] = s->options & DECAY_PARAMETER ? 1 - lr * decay : decay;
-  return gradient_scale(c, ADAM_SCALE, &n[SCALE]);
+  return gradient_scale(s, ADAM_SCALE, &n[SCALE]);
 }
 
 static wk_status describe_adam(const wk__call *c, step *s) {
@@ -404,6 +516,8 @@ static wk_status describe_adam(const wk__call *c, step *s) {
   if (wk__arg_bool(c, ADAM_MAXIMIZE)) s->options |= MAXIMIZE;
   if (!wk__arg_is_none(c, ADAM_SCALE)) s->options |= UNSCALE;
   if (1 - argument(c, ADAM_BETA1) >= 0.5) s->options |= FAR_LERP;
+  take_numbers_there(s, ADAM_SCALE);
+  if (counts_there(c)) s->options |= COUNT_THERE;
   s->written = 1u << PARAM | 1u << AVERAGE | 1u << SQUARE | 1u << MAX_SQUARE | (s->options & UNSCALE ? 1u << GRAD : 0);
   return WK_OK;
 }
@@ -411,9 +525,16 @@ static wk_status describe_adam(const wk__call *c, step *s) {
 wk_status wk__routine_fused_adam(wk__call *c) {
   step s;
   bool skip;
+  wk_scope scope;
   WK_TRY(describe_adam(c, &s));
-  WK_TRY(should_skip(c, ADAM_FOUND_INF, &skip));
-  return skip ? WK_OK : run(&s);
+  WK_TRY(should_skip(&s, ADAM_FOUND_INF, &skip));
+  if (skip) return WK_OK;
+  if (!(s.options & COUNT_THERE)) return run(&s);
+  wk_scope_begin(&scope);
+  wk_status status = find_corrections(&s);
+  if (status == WK_OK) status = run(&s);
+  wk_scope_end(&scope);
+  return status;
 }
 
 /* Arguments of _fused_sgd_. */
@@ -434,9 +555,10 @@ enum {
 
 static void sgd_row(const step *s, int64_t i, row *r) {
   bool momentum = s->options & MOMENTUM;
-  *r = (row){.roles = momentum ? 3 : 2,
+  *r = (row){.roles = sgd_roles(s->options),
              .tensors = {item(s->call, SGD_SELF, i), item(s->call, SGD_GRADS, i),
                          momentum ? item(s->call, SGD_BUFFERS, i) : NULL}};
+  add_numbers_there(s, i, r);
 }
 
 static wk_status sgd_numbers(const step *s, int64_t i, double *n) {
@@ -446,7 +568,7 @@ static wk_status sgd_numbers(const step *s, int64_t i, double *n) {
   n[MOMENTUM_FACTOR] = argument(c, SGD_MOMENTUM);
   n[REST_DAMPENING] = 1 - argument(c, SGD_DAMPENING);
   n[DECAY] = argument(c, SGD_DECAY);
-  return gradient_scale(c, SGD_SCALE, &n[SCALE]);
+  return gradient_scale(s, SGD_SCALE, &n[SCALE]);
 }
 
 static wk_status describe_sgd(const wk__call *c, step *s) {
@@ -458,6 +580,7 @@ static wk_status describe_sgd(const wk__call *c, step *s) {
   if (wk__arg_bool(c, SGD_MAXIMIZE)) s->options |= MAXIMIZE;
   if (wk__arg_bool(c, SGD_NESTEROV)) s->options |= NESTEROV;
   if (wk__arg_bool(c, SGD_FIRST)) s->options |= FIRST_STEP;
+  take_numbers_there(s, SGD_SCALE);
   if (!wk__arg_is_none(c, SGD_SCALE)) s->options |= UNSCALE;
   s->written = 1u << PARAM | 1u << BUFFER | (s->options & UNSCALE ? 1u << GRAD : 0);
   return WK_OK;
@@ -467,7 +590,7 @@ wk_status wk__routine_fused_sgd(wk__call *c) {
   step s;
   bool skip;
   WK_TRY(describe_sgd(c, &s));
-  WK_TRY(should_skip(c, SGD_FOUND_INF, &skip));
+  WK_TRY(should_skip(&s, SGD_FOUND_INF, &skip));
   return skip ? WK_OK : run(&s);
 }
 
@@ -477,13 +600,14 @@ static bool is_optimizer(const wk_op *op) {
   return op == WK__OP(_fused_adam_) || op == WK__OP(_fused_adamw_) || op == WK__OP(_fused_sgd_);
 }
 
-/* One that cannot be described fails when it is called. */
+/* One that cannot be described fails when it is called. Bodies with numbers of the device are found then. */
 int wk__multi_tensor_bodies(const wk_op *op, const wk_value *args, wk__kept_code **out, int most) {
   const wk__call call = {.op = op, .args = args};
   step s = {0};
   int count = 0;
   if (!is_optimizer(op)) return 0;
   bool fails = (op == WK__OP(_fused_sgd_) ? describe_sgd : describe_adam)(&call, &s) != WK_OK;
+  fails |= (s.options & (UNLESS_FOUND | SCALE_THERE | COUNT_THERE)) != 0;
   for (int64_t i = 0; i < s.count && !fails && count < most; i++) {
     row r;
     s.row_of(&s, i, &r);
@@ -506,10 +630,6 @@ static void self_and_other_row(const step *s, int64_t i, row *r) {
 static wk_status factor(const step *s, int64_t i, double *numbers) {
   (void)i;
   numbers[FACTOR] = argument(s->call, 1);
-  return WK_OK;
-}
-static wk_status no_numbers(const step *s, int64_t i, double *numbers) {
-  (void)s, (void)i, (void)numbers;
   return WK_OK;
 }
 

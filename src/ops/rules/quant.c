@@ -217,22 +217,61 @@ wk_status wk__compose_fake_quantize_backward(wk__call *c) {
 
 /* ---- PyTorch's ---- */
 
-wk_status wk__meta_int_mm(wk__call *c) {
-  WK__ARGS(_int_mm);
-  const wk_tensor *a = c->args[A_self].tensor, *b = c->args[A_mat2].tensor;
+static wk_status check_matrices(const wk_tensor *a, const wk_tensor *b, const char *prefix) {
   if (a->ndim != 2)
-    return wk_fail(WK_RUNTIME_ERROR, "int_mm_out_cpu: Expected self to be of dimension 2 but got %d", a->ndim);
+    return wk_fail(WK_RUNTIME_ERROR, "%sExpected self to be of dimension 2 but got %d", prefix, a->ndim);
   if (b->ndim != 2)
-    return wk_fail(WK_RUNTIME_ERROR, "int_mm_out_cpu: Expected mat2 to be of dimension 2 but got %d", b->ndim);
-  if (!wk_int_eq(a->sizes[1], b->sizes[0]))
-    return wk_fail(WK_RUNTIME_ERROR, "int_mm_out_cpu: self.size(1) needs to match mat2.size(0) but got %lld and %lld",
-                   wk__shown(a->sizes[1]), wk__shown(b->sizes[0]));
+    return wk_fail(WK_RUNTIME_ERROR, "%sExpected mat2 to be of dimension 2 but got %d", prefix, b->ndim);
+  return WK_OK;
+}
+static wk_status check_inner(const wk_tensor *a, const wk_tensor *b, const char *prefix) {
+  if (wk_int_eq(a->sizes[1], b->sizes[0])) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "%sself.size(1) needs to match mat2.size(0) but got %lld and %lld", prefix,
+                 wk__shown(a->sizes[1]), wk__shown(b->sizes[0]));
+}
+
+static wk_status check_bytes(const wk_tensor *a, const wk_tensor *b) {
+  WK_TRY(check_matrices(a, b, "int_mm_out_cpu: "));
+  WK_TRY(check_inner(a, b, "int_mm_out_cpu: "));
   if (a->dtype != WK_INT8 && a->dtype != WK_UINT8)
     return wk_fail(WK_RUNTIME_ERROR, "int_mm_out_cpu: Expected self dtype to be int8 or uint8 but got %s",
                    wk__dtype_c_name((wk_dtype)a->dtype));
   if (b->dtype != WK_INT8)
     return wk_fail(WK_RUNTIME_ERROR, "int_mm_out_cpu: Expected mat2 dtype to be of type int8 but got %s",
                    wk__dtype_c_name((wk_dtype)b->dtype));
+  return WK_OK;
+}
+
+/* What PyTorch asks on CUDA. */
+static wk_status check_eights(wk_int size, const char *name) {
+  if (wk_int_gt(size, wk_int_of(0)) && wk_int_eq(wk_int_mod(size, wk_int_of(8)), wk_int_of(0))) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "%s needs to be greater than 0 and a multiple of 8, but got %lld", name,
+                 wk__shown(size));
+}
+static wk_status check_cuda_bytes(const wk_tensor *a, const wk_tensor *b) {
+  WK_TRY(check_matrices(a, b, ""));
+  if (!wk_int_gt(a->sizes[0], wk_int_of(16)))
+    return wk_fail(WK_RUNTIME_ERROR, "self.size(0) needs to be greater than 16, but got %lld", wk__shown(a->sizes[0]));
+  WK_TRY(check_eights(a->sizes[1], "self.size(1)"));
+  WK_TRY(check_inner(a, b, ""));
+  WK_TRY(check_eights(b->sizes[1], "mat2.size(1)"));
+  const wk_tensor *other = a->dtype != WK_INT8 ? a : b->dtype != WK_INT8 ? b : NULL;
+  if (!other) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "expected scalar type Char but found %s", wk__dtype_legacy((wk_dtype)other->dtype));
+}
+
+wk_status wk__meta_byte_mm(wk__call *c) {
+  WK__ARGS(_byte_mm);
+  const wk_tensor *a = c->args[A_self].tensor, *b = c->args[A_mat2].tensor;
+  WK_TRY(check_bytes(a, b));
+  wk__spec_contiguous(&c->specs[0], WK_INT32, a->device, 2, (wk_int[]){a->sizes[0], b->sizes[1]});
+  return WK_OK;
+}
+
+wk_status wk__meta_int_mm(wk__call *c) {
+  WK__ARGS(_int_mm);
+  const wk_tensor *a = c->args[A_self].tensor, *b = c->args[A_mat2].tensor;
+  WK_TRY(a->device.type == WK_CUDA ? check_cuda_bytes(a, b) : check_bytes(a, b));
   wk__spec_contiguous(&c->specs[0], WK_INT32, a->device, 2, (wk_int[]){a->sizes[0], b->sizes[1]});
   return WK_OK;
 }

@@ -2,7 +2,12 @@
  *
  * In: (m, k) and (k, n) of float8 in any layout; scales of float32, one a matrix, or (m, 1) and (1, n). Out: (m, n) in
  * out_dtype, else as a. A composite: values of float8 are exact in the float32 that is multiplied and summed. As on
- * PyTorch's CPU scale_result and use_fast_accum change nothing. Tests: tests/python/test_scaled_mm.py. */
+ * PyTorch's CPU scale_result and use_fast_accum change nothing. On CUDA PyTorch's limits hold, a result of float8 is
+ * scaled and stays in its range, and the product is one kernel where the device has one (_scaled_product).
+ * Tests: tests/python/test_scaled_mm.py, tests/cuda/test_byte_products.py. */
+#include "ops/rules/scaled_mm.h"
+
+#include "device/device.h"
 #include "ops/rules.h"
 #include "ops/rules/composite.h"
 #include "wick/operators.h"
@@ -41,18 +46,107 @@ static wk_status check(const wk_tensor *a, const wk_tensor *b, const wk_tensor *
   return WK_OK;
 }
 
+/* ---- what PyTorch asks on CUDA ---- */
+
+static bool is_whole(wk_int size, int64_t unit) { return wk_int_eq(wk_int_mod(size, wk_int_of(unit)), wk_int_of(0)); }
+
+static wk_status check_cuda_bias(const wk_tensor *bias, wk_dtype dtype) {
+  const char *given = wk__dtype_legacy((wk_dtype)bias->dtype), *wanted = wk__dtype_legacy(dtype);
+  if (dtype == WK_FLOAT32) return wk_fail(WK_RUNTIME_ERROR, "Bias is not supported when out_dtype is set to Float32");
+  if (bias->dtype != WK_BFLOAT16 && bias->dtype != WK_FLOAT16)
+    return wk_fail(WK_RUNTIME_ERROR, "Bias must be BFloat16 or Half, but got %s", given);
+  if (dtype == WK_BFLOAT16 && bias->dtype != WK_BFLOAT16)
+    return wk_fail(WK_RUNTIME_ERROR, "Bias must be BFloat16 to compute %s output, but got %s", wanted, given);
+  if (dtype == WK_FLOAT16 && bias->dtype != WK_FLOAT16)
+    return wk_fail(WK_RUNTIME_ERROR, "Bias must be Float16 to compute %s output, but got %s", wanted, given);
+  return WK_OK;
+}
+
+/* One that lies so that only its transpose is read by rows. */
+static bool goes_by_columns(const wk_tensor *t) {
+  wk_int one = wk_int_of(1);
+  return wk_int_eq(t->strides[0], one) && !wk_int_eq(t->strides[1], one);
+}
+
+static wk_status check_cuda(const wk_tensor *a, const wk_tensor *b, const wk_tensor *bias,
+                            const wk_tensor *scale_result, wk_dtype dtype) {
+  if (scale_result && (scale_result->dtype != WK_FLOAT32 || !wk_int_eq(scale_result->numel, wk_int_of(1))))
+    return wk_fail(WK_RUNTIME_ERROR, "scale_result must be a float scalar");
+  if (!is_whole(a->sizes[1], 16))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Expected trailing dimension of mat1 to be divisible by 16 but got mat1 shape: (%lldx%lld).",
+                   wk__shown(a->sizes[0]), wk__shown(a->sizes[1]));
+  if (!is_whole(b->sizes[1], 16))
+    return wk_fail(WK_RUNTIME_ERROR, "mat2 shape (%lldx%lld) must be divisible by 16", wk__shown(b->sizes[0]),
+                   wk__shown(b->sizes[1]));
+  if (a->dtype == WK_FLOAT8_E5M2 && b->dtype == WK_FLOAT8_E5M2)
+    return wk_fail(WK_VALUE_ERROR, "Multiplication of two Float8_e5m2 matrices is not supported");
+  if (bias) WK_TRY(check_cuda_bias(bias, dtype));
+  if (goes_by_columns(a) || goes_by_columns(wk_t((wk_tensor *)b)))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Only multiplication of row-major and column-major matrices is supported by cuBLASLt");
+  return WK_OK;
+}
+
+/* ---- the product ---- */
+
+wk_tensor *wk__scaled_product_by_parts(wk_tensor *a, wk_tensor *b, wk_tensor *scale_a, wk_tensor *scale_b,
+                                       wk_tensor *bias, wk_dtype dtype) {
+  wk_tensor *y = wk_mm(wk__in_dtype(a, WK_FLOAT32), wk__in_dtype(b, WK_FLOAT32));
+  y = wk_mul(y, wk_mul(scale_a, scale_b));
+  if (bias) y = wk_add(y, wk__in_dtype(bias, WK_FLOAT32), wk__v_int(1));
+  return wk__in_dtype(y, dtype);
+}
+
+/* One kernel has no derivative, and reads its scales where the matrices are. */
+static bool is_one_kernel(const wk_tensor *const *tensors, int count) {
+  const wk__device_type *type = wk__device_type_of(tensors[0]->device);
+  if (!type) wk_error_clear();
+  if (!type || !type->scales_products || !type->scales_products(tensors[0]->device)) return false;
+  for (int i = 0; i < count; i++)
+    if (tensors[i] && (!wk__device_equal(tensors[i]->device, tensors[0]->device) ||
+                       tensors[i]->keys & (WK__KEY_AUTOGRAD | WK__KEY_LEVEL)))
+      return false;
+  return true;
+}
+
+/* As the library rounds to float8: what is beyond its range is its end. */
+static wk_tensor *in_range(wk_tensor *y, const wk__call *c, wk_dtype dtype) {
+  WK__ARGS(_scaled_mm);
+  wk_tensor *scale = wk__arg_tensor(c, A_scale_result);
+  double most = dtype == WK_FLOAT8_E5M2 ? 57344 : 448;
+  if (scale) y = wk_mul(y, scale);
+  return wk__in_dtype(wk_clamp(y, wk__v_double(-most), wk__v_double(most)), dtype);
+}
+
 wk_status wk__compose_scaled_mm(wk__call *c) {
   WK__ARGS(_scaled_mm);
   wk_tensor *a = c->args[A_self].tensor, *b = c->args[A_mat2].tensor, *bias = wk__arg_tensor(c, A_bias);
   wk_tensor *of_a = c->args[A_scale_a].tensor, *of_b = c->args[A_scale_b].tensor;
   const wk_value *wanted = &c->args[A_out_dtype];
   wk_dtype dtype = wanted->tag == WK_VALUE_DTYPE ? wanted->dtype : (wk_dtype)a->dtype;
+  bool cuda = a->device.type == WK_CUDA;
   WK_TRY(check(a, b, bias));
   WK_TRY(check_scaling(a, b, of_a, of_b));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *y = wk_mm(wk__in_dtype(a, WK_FLOAT32), wk__in_dtype(b, WK_FLOAT32));
-  y = wk_mul(y, wk_mul(of_a, of_b));
-  if (bias) y = wk_add(y, wk__in_dtype(bias, WK_FLOAT32), wk__v_int(1));
-  return wk__give(c, &scope, wk__in_dtype(y, dtype));
+  if (cuda) {
+    wk_status status = check_cuda(a, b, bias, wk__arg_tensor(c, A_scale_result), dtype);
+    if (status != WK_OK) return wk__give_up(&scope, status);
+  }
+  bool in_float8 = cuda && (dtype == WK_FLOAT8_E4M3 || dtype == WK_FLOAT8_E5M2);
+  wk_dtype computed = in_float8 ? WK_FLOAT32 : dtype;
+  wk_tensor *y = is_one_kernel((const wk_tensor *[]){a, b, of_a, of_b, bias}, 5)
+                     ? wk__scaled_product(a, b, of_a, of_b, bias, computed, wk__arg_bool(c, A_use_fast_accum))
+                     : wk__scaled_product_by_parts(a, b, of_a, of_b, bias, computed);
+  return wk__give(c, &scope, in_float8 ? in_range(y, c, dtype) : y);
+}
+
+wk_status wk__meta_scaled_product(wk__call *c) {
+  WK__ARGS(_scaled_product);
+  const wk_tensor *a = c->args[A_self].tensor, *b = c->args[A_mat2].tensor;
+  WK_TRY(check(a, b, wk__arg_tensor(c, A_bias)));
+  WK_TRY(check_scaling(a, b, c->args[A_scale_a].tensor, c->args[A_scale_b].tensor));
+  wk__spec_contiguous(&c->specs[0], c->args[A_out_dtype].dtype, a->device, 2, (wk_int[]){a->sizes[0], b->sizes[1]});
+  return WK_OK;
 }

@@ -1,0 +1,49 @@
+/* cuBLASLt, found by dlopen at the first product. Tests: tests/cuda/test_products.py. */
+#include "cuda/cublas_lt.h"
+
+#include <dlfcn.h>
+
+#include "cuda/cublas.h"
+
+enum { MOST_WORKSPACE = 32 << 20 };
+
+static wk__cublas_functions lt; /* without a handle: not there */
+
+static void open_library(void) {
+  static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so",
+                                      NULL};
+  void *library = wk__cuda_open_library("WICK_CUBLASLT", names);
+  if (!library) return;
+#define X(name, args) \
+  if (!(*(void **)&lt.name = dlsym(library, #name))) return;
+  WK__CUBLAS_FUNCTIONS(X)
+#undef X
+  if (lt.cublasLtCreate(&lt.handle)) lt.handle = NULL;
+}
+
+const wk__cublas_functions *wk__cublas_lt(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  (void)pthread_once(&once, open_library);
+  return lt.handle ? &lt : NULL;
+}
+
+bool wk__cublas_is_there(void) { return wk__cublas_lt() != NULL; }
+
+bool wk__cublas_ask_best(void *desc, void *first, void *second, void *result, wk__cublas_algorithm *out) {
+  void *preference;
+  size_t most = MOST_WORKSPACE;
+  int count = 0;
+  if (lt.cublasLtMatmulPreferenceCreate(&preference)) return false;
+  bool good =
+      !lt.cublasLtMatmulPreferenceSetAttribute(preference, WK__CUBLAS_PREFERENCE_WORKSPACE, &most, sizeof most) &&
+      !lt.cublasLtMatmulAlgoGetHeuristic(lt.handle, desc, first, second, result, result, preference, 1, out, &count);
+  lt.cublasLtMatmulPreferenceDestroy(preference);
+  return good && count > 0;
+}
+
+void wk__cublas_release(void *desc, void *first, void *second, void *result) {
+  void *layouts[] = {first, second, result};
+  for (size_t i = 0; i < WK_COUNT(layouts); i++)
+    if (layouts[i]) lt.cublasLtMatrixLayoutDestroy(layouts[i]);
+  if (desc) lt.cublasLtMatmulDescDestroy(desc);
+}

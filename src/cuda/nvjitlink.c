@@ -1,0 +1,124 @@
+/* PTX to machine code by nvJitLink, or from the cache. A text that it does not take (of a version or for a device that
+ * is newer than the library) is the driver's. Tests: tests/cuda/test_nvjitlink.py. */
+#define _GNU_SOURCE
+#include "cuda/nvjitlink.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cpu/native/native.h"
+#include "cuda/library.h"
+
+enum { INPUT_PTX = 2 };
+
+/* Names have the version of the header that a program was compiled with; a library has those of all before it. */
+#define FUNCTIONS(X)                                                               \
+  X(Create, (void **handle, uint32_t count, const char **options))                 \
+  X(Destroy, (void **handle))                                                      \
+  X(AddData, (void *handle, int type, const void *data, size_t, const char *name)) \
+  X(Complete, (void *handle))                                                      \
+  X(GetLinkedCubinSize, (void *handle, size_t *out))                               \
+  X(GetLinkedCubin, (void *handle, void *out))
+
+static struct {
+  pthread_once_t once;
+  bool usable;
+  unsigned major, minor;
+#define X(name, args) int(*name) args;
+  FUNCTIONS(X)
+#undef X
+} lib = {.once = PTHREAD_ONCE_INIT};
+
+/* ---- the library ---- */
+
+/* Packages of pip lie beside each other: site-packages/wick and site-packages/nvidia. */
+static void *open_beside(void) {
+  static const char *const places[] = {"nvidia/cu13/lib/libnvJitLink.so.13", "nvidia/nvjitlink/lib/libnvJitLink.so.12"};
+  Dl_info ours;
+  char path[4096];
+  void *library = NULL;
+  if (!dladdr(&lib, &ours) || !ours.dli_fname) return NULL;
+  const char *end = strrchr(ours.dli_fname, '/');
+  end = end ? memrchr(ours.dli_fname, '/', (size_t)(end - ours.dli_fname)) : NULL;
+  for (size_t i = 0; end && !library && i < WK_COUNT(places); i++) {
+    int length = snprintf(path, sizeof path, "%.*s/%s", (int)(end - ours.dli_fname), ours.dli_fname, places[i]);
+    if (length > 0 && (size_t)length < sizeof path) library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  }
+  return library;
+}
+
+/* Of the driver, whose machine code a library of a later major version does not make. */
+static bool suits_driver(void) {
+  int version = 0;
+  return wk__cuda.cuDriverGetVersion(&version) == CUDA_SUCCESS && (unsigned)version / 1000 >= lib.major;
+}
+
+static void open_library(void) {
+  static const char *const names[] = {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so", NULL};
+  void *library = wk__cuda_open_library("WICK_NVJITLINK", names);
+  if (!library && !getenv("WICK_NVJITLINK")) library = open_beside();
+  if (!library) return;
+  int (*version)(unsigned *, unsigned *);
+  *(void **)&version = dlsym(library, "nvJitLinkVersion");
+  if (!version || version(&lib.major, &lib.minor) != 0) return;
+  char name[64];
+#define X(function, args)                                                                    \
+  (void)snprintf(name, sizeof name, "__nvJitLink%s_%u_%u", #function, lib.major, lib.minor); \
+  if (!(*(void **)&lib.function = dlsym(library, name))) return;
+  FUNCTIONS(X)
+#undef X
+  lib.usable = suits_driver() && wk__native_remembers();
+}
+
+bool wk__cuda_links(void) {
+  (void)pthread_once(&lib.once, open_library);
+  return lib.usable;
+}
+
+/* ---- compiling ---- */
+
+static char *take_code(void *handle, size_t *out_size) {
+  if (lib.GetLinkedCubinSize(handle, out_size) || !*out_size) return NULL;
+  char *code = wk__alloc(*out_size);
+  if (!code || !lib.GetLinkedCubin(handle, code)) return code;
+  wk__free(code);
+  return NULL;
+}
+
+static char *compile(const char *ptx, const char *target, size_t *out_size) {
+  void *handle;
+  const char *options[] = {target};
+  char *code = NULL;
+  if (lib.Create(&handle, WK_COUNT(options), options)) return NULL;
+  int failed = lib.AddData(handle, INPUT_PTX, ptx, strlen(ptx) + 1, "wick");
+  if (!failed) failed = lib.Complete(handle);
+  if (!failed) code = take_code(handle, out_size);
+  if (failed && wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "nvJitLink does not take it: %d", failed);
+  (void)lib.Destroy(&handle);
+  return code;
+}
+
+/* All that the code depends on. */
+static bool key_of(const char *ptx, const char *target, wk__string *out) {
+  wk__string_printf(out, "nvJitLink %u.%u %s\n", lib.major, lib.minor, target);
+  wk__string_append(out, ptx);
+  return !out->failed;
+}
+
+char *wk__cuda_link(const wk__cuda_device *d, const char *ptx, size_t *out_size) {
+  char target[32];
+  wk__string key = {0};
+  char *code = NULL;
+  if (!wk__cuda_links()) return NULL;
+  bool special = d->capability == 90 && strstr(ptx, ".target sm_90a");
+  (void)snprintf(target, sizeof target, "-arch=sm_%d%s", d->capability, special ? "a" : "");
+  if (key_of(ptx, target, &key)) {
+    code = wk__native_recall_all(key.text, (size_t)key.length, out_size);
+    if (!code && (code = compile(ptx, target, out_size)))
+      wk__native_remember(key.text, (size_t)key.length, code, *out_size);
+  }
+  wk__string_release(&key);
+  wk_error_clear();
+  return code;
+}

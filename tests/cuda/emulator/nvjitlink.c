@@ -1,0 +1,75 @@
+/* nvJitLink without a compiler: the "machine code" is the text, which the emulated driver takes. Each text is a line on
+ * stderr: its target, and how many threads were compiling. EMULATED_NVJITLINK: "refuses", no text is taken; "lies",
+ * what it gives is no machine code; "newer", it is of a CUDA that the driver does not know. */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define API __attribute__((visibility("default")))
+enum { COMPILE_US = 60000, PTX_COMPILE = 4, INVALID_INPUT = 3 };
+
+typedef struct linking {
+  char target[32], *text;
+  size_t size;
+} linking;
+static _Atomic int at_work;
+
+static bool is_said(const char *what) {
+  const char *text = getenv("EMULATED_NVJITLINK");
+  return text && strcmp(text, what) == 0;
+}
+
+API int nvJitLinkVersion(unsigned *major, unsigned *minor) {
+  *major = is_said("newer") ? 99 : 12, *minor = is_said("newer") ? 0 : 9;
+  return 0;
+}
+
+static int create(void **handle, uint32_t count, const char **options) {
+  linking *l = calloc(1, sizeof *l);
+  if (!(*handle = l) || count != 1) return INVALID_INPUT;
+  (void)snprintf(l->target, sizeof l->target, "%s", options[0]);
+  return 0;
+}
+static int destroy(void **handle) {
+  linking *l = *handle;
+  free(l->text);
+  free(l);
+  return 0;
+}
+static int add(void *handle, int type, const void *data, size_t size) {
+  linking *l = handle;
+  if (type != 2 || size == 0 || ((const char *)data)[size - 1] || is_said("refuses")) return PTX_COMPILE;
+  l->text = malloc(size);
+  l->size = size;
+  memcpy(l->text, data, size);
+  return 0;
+}
+static int complete(void *handle) {
+  linking *l = handle;
+  int threads = atomic_fetch_add(&at_work, 1) + 1;
+  usleep(COMPILE_US);
+  atomic_fetch_sub(&at_work, 1);
+  fprintf(stderr, "nvjitlink: %s %d\n", l->target, threads);
+  if (is_said("lies")) memcpy(l->text, "\177ELF", 4);
+  return 0;
+}
+
+#define NAMES(version)                                                                                             \
+  API int __nvJitLinkCreate_##version(void **h, uint32_t n, const char **o) { return create(h, n, o); }            \
+  API int __nvJitLinkDestroy_##version(void **h) { return destroy(h); }                                            \
+  API int __nvJitLinkAddData_##version(void *h, int t, const void *d, size_t n, const char *name) {                \
+    (void)name;                                                                                                    \
+    return add(h, t, d, n);                                                                                        \
+  }                                                                                                                \
+  API int __nvJitLinkComplete_##version(void *h) { return complete(h); }                                           \
+  API int __nvJitLinkGetLinkedCubinSize_##version(void *h, size_t *out) { return *out = ((linking *)h)->size, 0; } \
+  API int __nvJitLinkGetLinkedCubin_##version(void *h, void *out) {                                                \
+    memcpy(out, ((linking *)h)->text, ((linking *)h)->size);                                                       \
+    return 0;                                                                                                      \
+  }
+NAMES(12_9)
+NAMES(99_0)
