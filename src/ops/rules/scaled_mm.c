@@ -2,8 +2,9 @@
  *
  * In: (m, k) and (k, n) of float8 in any layout; scales of float32, one a matrix, or (m, 1) and (1, n). Out: (m, n) in
  * out_dtype, else as a. A composite: values of float8 are exact in the float32 that is multiplied and summed. As on
- * PyTorch's CPU scale_result and use_fast_accum change nothing. On CUDA PyTorch's limits hold, a result of float8 is
- * scaled and stays in its range, and the product is one kernel where the device has one (_scaled_product).
+ * PyTorch's CPU scale_result and use_fast_accum change nothing, and on CUDA the former does not, either. There
+ * PyTorch's limits hold, a result of float8 stays in its range, and the product is one kernel where the device has one
+ * (_scaled_product).
  * Tests: tests/python/test_scaled_mm.py, tests/cuda/test_byte_products.py. */
 #include "ops/rules/scaled_mm.h"
 
@@ -111,11 +112,8 @@ static bool is_one_kernel(const wk_tensor *const *tensors, int count) {
 }
 
 /* As the library rounds to float8: what is beyond its range is its end. */
-static wk_tensor *in_range(wk_tensor *y, const wk__call *c, wk_dtype dtype) {
-  WK__ARGS(_scaled_mm);
-  wk_tensor *scale = wk__arg_tensor(c, A_scale_result);
+static wk_tensor *in_range(wk_tensor *y, wk_dtype dtype) {
   double most = dtype == WK_FLOAT8_E5M2 ? 57344 : 448;
-  if (scale) y = wk_mul(y, scale);
   return wk__in_dtype(wk_clamp(y, wk__v_double(-most), wk__v_double(most)), dtype);
 }
 
@@ -139,7 +137,7 @@ wk_status wk__compose_scaled_mm(wk__call *c) {
   wk_tensor *y = is_one_kernel((const wk_tensor *[]){a, b, of_a, of_b, bias}, 5)
                      ? wk__scaled_product(a, b, of_a, of_b, bias, computed, wk__arg_bool(c, A_use_fast_accum))
                      : wk__scaled_product_by_parts(a, b, of_a, of_b, bias, computed);
-  return wk__give(c, &scope, in_float8 ? in_range(y, c, dtype) : y);
+  return wk__give(c, &scope, in_float8 ? in_range(y, dtype) : y);
 }
 
 wk_status wk__meta_scaled_product(wk__call *c) {
