@@ -51,6 +51,7 @@ def test_stages_give_what_the_function_gives(folder):
         "fold",
         "common",
         "parts",
+        "cats",
         "bytes",
         "dead",
         "layout",
