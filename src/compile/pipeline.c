@@ -74,6 +74,7 @@ static const pass passes[] = {
     {"weights", NULL, weights},
     {"casts", wk__part_casts, NULL},
     {"fuse", NULL, fuse},
+    {"together", NULL, wk__give_together},
 };
 
 #ifdef WICK_TESTS
