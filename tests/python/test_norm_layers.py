@@ -1,7 +1,11 @@
 """Normalisation layers: running statistics, lazy sizes, layouts, derivatives, capture. Values: tests/parity/."""
 
 import copy
+import os
 import pickle
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -172,3 +176,26 @@ def test_batch_norm_takes_parameters_of_any_shape():
 def test_rms_norm_of_too_few_dims():
     with pytest.raises(ValueError, match="Input tensor must have at least 2 dimensions, but got 1"):
         wick.nn.functional.rms_norm(wick.ones(3), (2, 3))
+
+
+def nests_of(program):
+    """The operators whose nests an eager program runs first, in order."""
+    program = "import wick as torch\nF = torch.nn.functional\n" + program
+    environment = dict(os.environ, WICK_LOGS="loop")
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    return re.findall(r"^\[wick:loop\] (\S+)", done.stderr[done.stderr.index("begin") :], re.M)
+
+
+def test_rms_norm_is_one_nest_and_its_derivative_two():
+    """Also of small floats, with a weight of that dtype or of float."""
+    for kinds in (("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("float32", "float32")):
+        program = """
+import sys
+x, w = (torch.empty(8, 16, dtype=torch.{}), torch.empty(16, dtype=torch.{}))
+g = torch.empty_like(x)
+x.requires_grad_(), w.requires_grad_()
+print("begin", file=sys.stderr)
+F.rms_norm(x, (16,), w).backward(g)
+"""
+        expected = ["_fused_rms_norm", "_rms_norm_backward_input", "_rms_norm_backward_weight"]
+        assert nests_of(program.format(*kinds)) == expected

@@ -1,6 +1,6 @@
-/* Normalisations made of others: rms_norm, group_norm (the map itself is _native_group_norm), instance_norm (batch norm
- * of each sample's channels), cosine_similarity. Half precision is computed in float and rounded once. Tests:
- * tests/ops/, tests/python/test_norm_layers.py. */
+/* Normalisations made of others: rms_norm (of _fused_rms_norm, rms_norm.c, where the weight's dtype allows), group_norm
+ * (the map itself is _native_group_norm), instance_norm (batch norm of each sample's channels), cosine_similarity. Half
+ * precision is computed in float and rounded once. Tests: tests/ops/, tests/python/test_norm_layers.py. */
 #include <float.h>
 
 #include "ops/internal.h"
@@ -27,6 +27,23 @@ static wk_value eps_of(const wk_value *eps, const wk_tensor *x) {
   return wk__v_double(x->dtype == WK_FLOAT64 ? DBL_EPSILON : FLT_EPSILON);
 }
 
+/* Whether all is computed in the dtype that x alone would be. */
+static bool is_of_one_kind(const wk_tensor *x, const wk_tensor *weight) {
+  wk_dtype own = wk__computed_in((wk_dtype)x->dtype);
+  wk_dtype others = weight ? wk__computed_in((wk_dtype)weight->dtype) : own;
+  return own == WK_FLOAT64 ? others == WK_FLOAT32 || others == WK_FLOAT64 : own == WK_FLOAT32 && others == own;
+}
+
+static wk_status call_fused(wk__call *c) {
+  WK__ARGS(rms_norm);
+  const wk_value args[] = {c->args[A_input], c->args[A_normalized_shape], c->args[A_weight], c->args[A_eps]};
+  wk_value results[2] = {{0}};
+  WK_TRY(wk_call(WK__OP(_fused_rms_norm), args, NULL, results));
+  c->results[0] = results[0];
+  wk_value_release(&results[1]);
+  return WK_OK;
+}
+
 wk_status wk__compose_rms_norm(wk__call *c) {
   wk_tensor *x = c->args[WK__ARG(rms_norm, input)].tensor, *weight = wk__arg_tensor(c, WK__ARG(rms_norm, weight));
   const wk_value *shape = &c->args[WK__ARG(rms_norm, normalized_shape)];
@@ -37,6 +54,7 @@ wk_status wk__compose_rms_norm(wk__call *c) {
   WK_TRY(wk__check_norm_shape(x, shape, ""));
   WK_TRY(check_floating(x, "rms_norm"));
   if (weight) WK_TRY(wk__check_norm_parameter(weight, shape, "weight"));
+  if (is_of_one_kind(x, weight)) return call_fused(c);
   for (uint32_t d = 0; d < shape->count; d++) dims[d] = wk_int_of((int64_t)d - shape->count);
   wk_scope scope;
   wk_scope_begin(&scope);
