@@ -179,11 +179,12 @@ def test_rms_norm_of_too_few_dims():
 
 
 def nests_of(program):
-    """The operators whose nests an eager program runs first, in order."""
+    """The nests that an eager program runs, by operator, in order."""
     program = "import wick as torch\nF = torch.nn.functional\n" + program
     environment = dict(os.environ, WICK_LOGS="loop")
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    return re.findall(r"^\[wick:loop\] (\S+)", done.stderr[done.stderr.index("begin") :], re.M)
+    blocks = done.stderr[done.stderr.index("begin") :].split("[wick:loop] ")[1:]
+    return {name: text for name, _, text in (block.partition("\n") for block in blocks)}
 
 
 def test_rms_norm_is_one_nest_and_its_derivative_two():
@@ -198,4 +199,23 @@ print("begin", file=sys.stderr)
 F.rms_norm(x, (16,), w).backward(g)
 """
         expected = ["_fused_rms_norm", "_rms_norm_backward_input", "_rms_norm_backward_weight"]
-        assert nests_of(program.format(*kinds)) == expected
+        assert list(nests_of(program.format(*kinds))) == expected
+
+
+@pytest.mark.parametrize("layout", ["contiguous_format", "channels_last"])
+@pytest.mark.parametrize("layer", ["BatchNorm2d(6)", "GroupNorm(2, 6)", "InstanceNorm2d(6, affine=True)"])
+def test_images_of_small_floats_are_read_and_written_as_they_are(layer, layout):
+    """In training, with parameters of float: no kernel goes over an image of floats, or makes one."""
+    nests = nests_of(f"""
+import sys
+layer, x = torch.nn.{layer}, torch.ones(4, 6, 5, 5, dtype=torch.bfloat16).to(memory_format=torch.{layout})
+g = torch.empty_like(x)
+x.requires_grad_()
+print("begin", file=sys.stderr)
+layer(x).backward(g)
+""")
+    assert "_to_copy" not in nests
+    maps = nests["_native_group_norm" if "Group" in layer else "_native_batch_norm"], nests["_channel_line"]
+    for text in maps:
+        assert re.search(r"bfloat16\[\d\] written", text) and not re.search(r"float32\[\d\] written", text)
+    assert nests["_channel_sums"].count(": bfloat16[") == 2 and nests["_channel_moments"].count(": bfloat16[") == 1

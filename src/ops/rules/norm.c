@@ -164,7 +164,7 @@ void wk__lower_native_group_norm(wk__lower *l) {
   wk__k_store(l->h, &to, wk__k_fma(l->h, x, factor, wk__k_load(l->h, &shift)));
 }
 
-/* Of x with float values. */
+/* The kernels over images read and write small floats as they are. */
 static wk_tensor *normalise_groups(wk__call *c, wk_tensor *x, wk_tensor *weight, wk_tensor *bias) {
   groups g = groups_of(x, wk_int_of(wk__arg_int(c, WK__ARG(group_norm, num_groups))));
   wk_value eps = c->args[WK__ARG(group_norm, eps)];
@@ -219,8 +219,9 @@ static wk_status give_group_sums(wk__vjp *v, const groups *s) {
 
 /* What is to be differentiated again counts in that mean and deviation are the input's own. */
 static wk_status give_group_parts(wk__vjp *v, const groups *s) {
-  wk_tensor *x = v->args[N(input)].tensor, *g = v->grads[0], *h = g;
+  wk_tensor *x = in_float(v->args[N(input)].tensor), *g = in_float(v->grads[0]), *h = g;
   wk_int last = wk_int_of(-1), dims[WK_MAX_DIMS];
+  if (!x || !g) return wk_error_category();
   wk_int rest = wk_int_mul(s->each, s->places);
   wk_tensor *rows = shaped(x, s->samples, s->count, rest);
   wk_tensor *var = wk_var_correction(rows, &last, 1, wk__v_int(0), true);
@@ -268,11 +269,8 @@ wk_status wk__compose_group_norm(wk__call *c) {
   WK_TRY(check_floating(x, "GroupNormKernelImpl"));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *wide = in_float(x), *y = NULL;
-  if (wide && wk_int_eq(x->numel, wk_int_of(0)))
-    y = wk_clone(wide, NULL);
-  else if (wide)
-    return finish(c, &scope, of_layout(normalise_groups(c, wide, weight, bias), x));
+  if (!wk_int_eq(x->numel, wk_int_of(0))) return finish(c, &scope, of_layout(normalise_groups(c, x, weight, bias), x));
+  wk_tensor *y = wk_clone(in_float(x), NULL);
   if (weight) y = wk_mul(y, per_channel(weight, x));
   if (bias) y = plus(y, per_channel(bias, x));
   return finish(c, &scope, of_layout(y, x));
