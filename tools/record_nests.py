@@ -15,7 +15,8 @@ HEAD = """\
 """
 OPERATORS = {
     "_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "native_layer_norm",
-    "_layer_norm_backward_input", "_layer_norm_backward_weight", "_native_batch_norm", "_channel_moments",
+    "_layer_norm_backward_input", "_layer_norm_backward_weight", "_fused_rms_norm", "_rms_norm_backward_input",
+    "_rms_norm_backward_weight", "_native_batch_norm", "_channel_moments",
     "_channel_sums", "_channel_line", "_native_group_norm",
 }  # fmt: skip
 
@@ -34,6 +35,8 @@ def calls():
             x = torch.randn(*lead, 16, requires_grad=True)
             weight, bias = (torch.randn(16, requires_grad=True) if has_weight else None for _ in range(2))
             f.layer_norm(x, (16,), weight, bias).sum().backward()
+            f.rms_norm(x, (16,), weight).sum().backward()
+        f.rms_norm(x, (16,), torch.ones(16), 1e-6)
     f.cross_entropy(torch.randn(8, 16), torch.zeros(8, dtype=torch.int64))
     weight, bias = (torch.rand(4, requires_grad=True) for _ in range(2))
     for sizes in ((8, 4), (2, 4, 3), (2, 4, 3, 3)):

@@ -67,12 +67,14 @@ static const pass passes[] = {
     {"fold", NULL, fold},
     {"common", wk__graph_merge_common, NULL},
     {"parts", wk__graph_join_parts, NULL},
+    {"cats", wk__graph_order_cats, NULL},
     {"bytes", wk__multiply_bytes, NULL},
     {"dead", wk__graph_remove_dead, NULL},
     {"layout", NULL, layout},
     {"weights", NULL, weights},
     {"casts", wk__part_casts, NULL},
     {"fuse", NULL, fuse},
+    {"together", NULL, wk__give_together},
 };
 
 #ifdef WICK_TESTS

@@ -188,10 +188,10 @@ static double bytes_of(const wk_tensor *t) {
 }
 
 /* Elements that a launch reaches through a buffer, or could reach where an index decides. */
-static double elements_of_buffer(const wk__fused *f, int b, const wk_int *numbers) {
-  const wk__fused_buffer *from = &f->buffers[b];
-  int ndim = from->sizes < 0 ? f->ndim : f->kernel->nest->buffers[b].ndim;
-  int32_t sizes = from->sizes < 0 ? f->loop_sizes : from->sizes;
+static double elements_of_buffer(const wk__fused *f, const wk__fused_form *form, int b, const wk_int *numbers) {
+  const wk__fused_buffer *from = &form->buffers[b];
+  int ndim = from->sizes < 0 ? form->ndim : f->kernel->nest->buffers[b].ndim;
+  int32_t sizes = from->sizes < 0 ? form->loop_sizes : from->sizes;
   double count = 1;
   for (int d = 0; d < ndim; d++)
     if (wk__hint(numbers[from->strides + d])) count *= (double)wk__hint(numbers[sizes + d]);
@@ -205,13 +205,13 @@ static bool is_gathered(const wk__nest *nest, int b) {
 }
 
 /* Another buffer reaches the same elements, and more of them or as many. */
-static bool is_repeated(const wk__fused *f, int b, const wk_int *numbers) {
-  const wk__fused_buffer *from = &f->buffers[b], *other = f->buffers;
-  double count = elements_of_buffer(f, b, numbers);
+static bool is_repeated(const wk__fused *f, const wk__fused_form *form, int b, const wk_int *numbers) {
+  const wk__fused_buffer *from = &form->buffers[b], *other = form->buffers;
+  double count = elements_of_buffer(f, form, b, numbers);
   for (int k = 0; k < f->buffer_count; k++) {
     if (k == b || other[k].input != from->input || from->input < 0) continue;
     if (wk__hint(numbers[other[k].offset]) != wk__hint(numbers[from->offset])) continue;
-    double others = elements_of_buffer(f, k, numbers);
+    double others = elements_of_buffer(f, form, k, numbers);
     if (others > count || (others == count && k < b)) return true;
   }
   return false;
@@ -219,19 +219,21 @@ static bool is_repeated(const wk__fused *f, int b, const wk_int *numbers) {
 
 /* A product's result that is read, its operand that is made, or random values that are not kept. */
 static bool is_in_cache(const wk__fused *f, int b) {
-  int input = f->buffers[b].input;
+  int input = f->form.buffers[b].input;
   bool kept = f->draw.op && input == -1 - f->draw.result;
   return input == WK__FUSED_MADE || (input < 0 && !f->kernel->nest->buffers[b].written && !kept);
 }
 
 /* A gather reads no more than there are elements to go to. */
-static double bytes_of_launch(const wk__fused *f, const wk_int *numbers) {
+static double bytes_of_launch(const wk__fused *f, const wk__fused_form *form, const wk_int *numbers) {
   const wk__nest *nest = f->kernel->nest;
-  double most = 0, bytes = 0;
-  for (int b = 0; b < f->buffer_count; b++)
-    if (!is_gathered(nest, b) && elements_of_buffer(f, b, numbers) > most) most = elements_of_buffer(f, b, numbers);
+  double counts[WK__NEST_MAX_BUFFERS], most = 0, bytes = 0;
   for (int b = 0; b < f->buffer_count; b++) {
-    double count = is_in_cache(f, b) || is_repeated(f, b, numbers) ? 0 : elements_of_buffer(f, b, numbers);
+    counts[b] = elements_of_buffer(f, form, b, numbers);
+    if (!is_gathered(nest, b) && counts[b] > most) most = counts[b];
+  }
+  for (int b = 0; b < f->buffer_count; b++) {
+    double count = is_in_cache(f, b) || is_repeated(f, form, b, numbers) ? 0 : counts[b];
     if (most > 0 && count > most && is_gathered(nest, b)) count = most;
     bytes += count * wk__dtypes[nest->buffers[b].dtype].size;
   }
@@ -241,7 +243,8 @@ static double bytes_of_launch(const wk__fused *f, const wk_int *numbers) {
 /* With the arguments of a product, and its result unless the kernel writes that. */
 static double bytes_of_fused(const wk__fused *f, const wk__graph_node *n) {
   const wk__fused_product *p = &f->product;
-  double bytes = bytes_of_launch(f, n->args[1].integers);
+  double bytes = bytes_of_launch(f, &f->form, n->args[1].integers);
+  for (int i = 0; i < f->again_count; i++) bytes += bytes_of_launch(f, &f->again[i], n->args[1].integers);
   for (size_t i = 0; p->op && i < WK_COUNT(p->args); i++)
     if (p->args[i] >= 0) bytes += bytes_of(n->args[0].nodes[p->args[i]]->value);
   if (p->made.ndim) bytes += bytes_of(n->value);

@@ -6,6 +6,7 @@
 
 static const wk__fusion_facts facts = {.compiles = true,
                                        .columns_apart = true,
+                                       .together = true,
                                        .beside = WK__BESIDE_PRODUCTS | WK__BESIDE_WANTED,
                                        .beside_dtypes = 1u << WK_FLOAT16 | 1u << WK_BFLOAT16};
 

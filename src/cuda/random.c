@@ -101,7 +101,8 @@ static wk_status launch(wk__generator *generator, const wk_tensor *out, const ch
   wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(out->device));
   CUfunction function;
   const wk__cuda_address addresses[] = {{offsetof(wk__cuda_draws, out) / 8, f->out},
-                                        {offsetof(wk__cuda_draws, p) / 8, f->p}};
+                                        {offsetof(wk__cuda_draws, p) / 8, f->p},
+                                        {offsetof(wk__cuda_draws, q) / 8, f->q}};
   wk__cuda_drawn drawn = WK__CUDA_DRAWN_IN_FILL;
   if (!generator) return wk_error_category();
   if (f->n == 0) return WK_OK;
@@ -118,7 +119,9 @@ static wk_status launch(wk__generator *generator, const wk_tensor *out, const ch
                                                        .words = f,
                                                        .word_count = (int)(sizeof *f / 8),
                                                        .addresses = addresses,
-                                                       .address_count = f->p ? 2 : 1,
+                                                       .address_count = f->q   ? 3
+                                                                        : f->p ? 2
+                                                                               : 1,
                                                        .drawn = &drawn});
   wk__cuda_time_end(s, begin, kernel);
   return status;
@@ -411,16 +414,34 @@ static bool is_training(const wk__call *c) {
   return c->op == WK__OP(_dropout) || c->args[2].tag != WK_VALUE_BOOL || c->args[2].boolean;
 }
 
+/* One kernel draws and multiplies where all of it is in whole pieces of 16 bytes. */
+static bool drops_pieces(const wk_tensor *x, const wk_tensor *y, const wk_tensor *mask) {
+  bool has_kernel = x->dtype == WK_FLOAT32 || x->dtype == WK_FLOAT16 || x->dtype == WK_BFLOAT16;
+  bool aligned = (uintptr_t)wk__address(y) % 16 == 0 && (uintptr_t)wk__address(mask) % 4 == 0;
+  return has_kernel && aligned && stride_for(x) > 1 && wk__is_contiguous(y) && wk__is_contiguous(mask);
+}
+
+static wk_status drop_pieces(const wk_tensor *x, const wk_tensor *y, const wk_tensor *mask, double p, double scale) {
+  wk__cuda_draws f = {.draw = WK__DRAW_BERNOULLI, .a = 1 - p, .b = scale, .stride = stride_for(x)};
+  f.type = wk__cuda_memory_of((wk_dtype)x->dtype);
+  f.out = (uint64_t)(uintptr_t)wk__address(mask);
+  f.p = (uint64_t)(uintptr_t)wk__address(x);
+  f.q = (uint64_t)(uintptr_t)wk__address(y);
+  f.n = wk__numel(x);
+  return launch(wk__generator_default_of(mask->device), mask, "kernel_dropout", &f, 4);
+}
+
 /* x * (mask * scale) */
 wk_status wk__cuda_dropout(wk__call *c) {
   wk_tensor *x = c->args[0].tensor, *mask = c->outputs[1];
   double p = number(&c->args[WK__ARG(_dropout, p)]);
   bool training = is_training(c);
+  double scale = training ? wk__dropout_scale(c->op, p, (wk_dtype)x->dtype) : 1;
+  if (training && drops_pieces(x, c->outputs[0], mask)) return drop_pieces(x, c->outputs[0], mask, p, scale);
   if (training)
     WK_TRY(draw_mask(mask, stride_for(x), p));
   else
     WK_TRY(wk__fill_bytes(mask, 1));
-  double scale = training ? wk__dropout_scale(c->op, p, (wk_dtype)x->dtype) : 1;
   wk_value args[] = {c->args[0], wk__v_tensor(mask), wk__v_double(scale)}, result = NONE;
   WK_TRY(wk__compute(WK__OP(native_dropout_backward), args, c->outputs, &result));
   wk_value_release(&result);

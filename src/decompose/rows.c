@@ -1,5 +1,6 @@
 /* Decompositions of what goes along rows: reductions, softmax, norms, losses, products, attention.
  * Tests: tests/ops/test_decompositions.py. */
+#include <float.h>
 #include <math.h>
 
 #include "decompose/decompose.h"
@@ -173,6 +174,38 @@ WK__DECOMPOSE_ONE(layer_norm_backward_weight) {
   wk_int lead[WK_MAX_DIMS];
   int rows = ARG(A_input)->ndim - (int)wk__arg_int(c, A_dims);
   wk_tensor *terms = wk_mul(ARG(A_grad_out), normalised(c));
+  for (int d = 0; d < rows; d++) lead[d] = wk_int_of(d);
+  return rows ? wk__d_sum(terms, lead, rows, false) : terms;
+}
+
+/* =================================================== rms norm =================================================== */
+
+wk_status wk__decompose_fused_rms_norm(wk__call *c, wk_tensor **out) {
+  WK__ARGS(_fused_rms_norm);
+  wk_tensor *x = in_compute(c, ARG(A_input));
+  wk_tensor *square = wk__d_mean_last(wk_mul(x, x), (int)VALUE(A_normalized_shape).count);
+  wk_value eps = VALUE(A_eps);
+  if (eps.tag == WK_VALUE_NONE) eps = wk__v_double(x && x->dtype == WK_FLOAT64 ? DBL_EPSILON : FLT_EPSILON);
+  out[1] = wk_rsqrt(wk_add_Scalar(square, eps, wk__v_int(1)));
+  out[0] = wk_mul(x, out[1]);
+  if (ARG(A_weight)) out[0] = wk_mul(out[0], ARG(A_weight));
+  return out[0] ? WK_OK : wk_error_category();
+}
+
+/* rstd (g w - xhat mean(g w xhat)) */
+WK__DECOMPOSE_ONE(rms_norm_backward_input) {
+  WK__ARGS(_rms_norm_backward_input);
+  wk_tensor *xhat = wk_mul(ARG(A_input), ARG(A_rstd));
+  wk_tensor *g = ARG(A_weight) ? wk_mul(ARG(A_grad_out), ARG(A_weight)) : ARG(A_grad_out);
+  wk_tensor *along = wk_mul(xhat, wk__d_mean_last(wk_mul(g, xhat), (int)wk__arg_int(c, A_dims)));
+  return wk_mul(wk__d_sub(g, along), ARG(A_rstd));
+}
+
+WK__DECOMPOSE_ONE(rms_norm_backward_weight) {
+  WK__ARGS(_rms_norm_backward_weight);
+  wk_int lead[WK_MAX_DIMS];
+  int rows = ARG(A_input)->ndim - (int)wk__arg_int(c, A_dims);
+  wk_tensor *terms = wk_mul(ARG(A_grad_out), wk_mul(ARG(A_input), ARG(A_rstd)));
   for (int d = 0; d < rows; d++) lead[d] = wk_int_of(d);
   return rows ? wk__d_sum(terms, lead, rows, false) : terms;
 }

@@ -108,6 +108,7 @@ typedef struct wk__fusion_facts {
   uint8_t beside;         /* WK__BESIDE_..., as bits */
   uint32_t beside_dtypes; /* of which products, as bits */
   bool columns_apart;     /* a reduction down the columns of what another kernel stores is a kernel of its own */
+  bool together;          /* launches of one kernel cost less when they are given together */
   int64_t kept_elements;  /* of a row: longer ones are computed again in each phase, not kept */
 } wk__fusion_facts;
 

@@ -214,6 +214,8 @@ WK_MUST_USE wk_status wk__graph_merge_common(wk__graph *graph, bool *out_changed
 WK_MUST_USE wk_status wk__graph_fold_constants(wk__graph *graph, int64_t max_elements, bool *out_changed);
 /* parts.c: gradients of neighbouring slices, side by side in place of their sum. */
 WK_MUST_USE wk_status wk__graph_join_parts(wk__graph *graph, bool *out_changed);
+/* cats.c: parts side by side whose dims are then put into another order, in that order at once. */
+WK_MUST_USE wk_status wk__graph_order_cats(wk__graph *graph, bool *out_changed);
 /* sizes.c: equal sizes, as the environment's guards say, become equal expressions. */
 WK_MUST_USE wk_status wk__graph_unify_sizes(wk__graph *graph, bool *out_changed);
 typedef wk_status wk__graph_pass_fn(wk__graph *graph, bool *out_changed);

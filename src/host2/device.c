@@ -218,6 +218,7 @@ __attribute__((constructor)) static void find_kernels(void) {
 }
 
 static const wk__fusion_facts facts = {.compiles = true,
+                                       .together = true,
                                        .beside = WK__BESIDE_PRODUCTS | WK__BESIDE_MORE | WK__BESIDE_DRAWS,
                                        .beside_dtypes = 1u << WK_FLOAT32 | 1u << WK_FLOAT64,
                                        .kept_elements = WK__KEEP};

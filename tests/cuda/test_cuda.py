@@ -162,12 +162,14 @@ def test_times_of_kernels():
 import wick
 x = wick.randn(64, 64, device="cuda")
 y = (x @ x).softmax(1)
+z = wick.nn.functional.dropout(x)
 wick.cuda.synchronize()
 """
     text = run(program, WICK_LOGS="kernel_times").stderr
     assert "product f32 1 x 64x64x64" in text
     assert "64x64: float32 >float32; reduce_max sub exp reduce_sum" in text
     assert "kernel_fill" in text
+    assert "kernel_dropout" in text and "kernel_mask" not in text  # one kernel
 
 
 COMPILING = """

@@ -28,3 +28,28 @@ def test_a_small_float_that_is_summed_is_not_stored_as_a_wide_one(dim, kernels):
     x, y = (wick.randn(24, 40).bfloat16().cuda() for _ in range(2))
     graph = compiled_graph(function, x, y)
     assert len(re.findall("= kernel_", graph)) == kernels and "f32[24, 40]" not in graph, graph
+
+
+@pytest.mark.parametrize("dtype", [wick.bfloat16, wick.float32])
+def test_what_is_done_with_sums_of_columns_is_done_by_their_kernel(dtype):
+    """A bias has its gradient summed in the small float and converted: one kernel. What goes over all elements again is
+    not of it."""
+
+    def function(x):
+        s = x.sum(0)
+        return s.float() * 2, (x - s).float()
+
+    graph = compiled_graph(function, wick.randn(24, 40).to(dtype).cuda())
+    first, second = re.findall(r"%(\S+): .* = kernel_", graph)
+    assert first.startswith("fused_sum") and "mul" in first and second.startswith("fused_sub"), graph
+
+
+def test_gradients_of_stacked_queries_keys_and_values_are_written_where_their_layer_reads_them():
+    qkv = wick.nn.Linear(16, 48).cuda()
+
+    def step(x):
+        q, k, v = qkv(x).view(2, 6, 3, 4, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        return wick.autograd.grad((q.sin() * k.cos() * v.exp()).sum(), [qkv.weight])
+
+    graph = compiled_graph(step, wick.randn(2, 6, 16).cuda())
+    assert "clone" not in graph and "cat" in graph, graph

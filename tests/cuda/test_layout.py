@@ -158,12 +158,10 @@ def loss_of(net, x):
     return F.cross_entropy(scores, torch.arange(2, device="cuda"))
 
 
-@pytest.mark.parametrize(
-    "kind, end", [(Inverted, "bf16[2, 8, 4, 4] strides [128, 1, 32, 8]"), (Rows, "bf16[2, 8, 8, 8]")]
-)
+@pytest.mark.parametrize("kind, end", [(Inverted, []), (Rows, ["bf16[2, 8, 8, 8]"])])
 def test_networks_of_depthwise_convolutions(kind, end, monkeypatch, tmp_path):
     """One chain: the images and the stem's weight are copied and the weight's gradient back, and the mean's gradient at
-    its end is given memory. Bits are those of planes but for the weights of one channel a group, whose gradients are sums
+    its end is given memory where no batch norm reads it. Bits are those of planes but for the weights of one channel a group, whose gradients are sums
     in another order, rounded to bfloat16."""
     net, compiled_net = network(kind), network(kind)
     compiled = torch.compile(compiled_net)
@@ -186,7 +184,7 @@ def test_networks_of_depthwise_convolutions(kind, end, monkeypatch, tmp_path):
     ends = [
         "f32[2, 3, 16, 16] strides [768, 1, 48, 3]",
         "f32[8, 3, 3, 3] strides [27, 1, 9, 3]",
-        end,
+        *end,
         "f32[8, 3, 3, 3]",
     ]
     assert copies == ends

@@ -5,6 +5,7 @@ import warnings
 import pytest
 
 import wick as torch
+from wick import _C
 
 
 def test_recorded_streams():
@@ -59,6 +60,25 @@ def test_dropout_keeps_what_its_mask_says():
     assert abs(kept.float().mean() - 0.75) < 0.03
     assert torch.equal(y.detach().cpu()[kept], torch.full((int(kept.sum()),), 1 / 0.75))
     assert torch.equal((x.grad != 0).cpu(), kept)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("n", [4096, 40_008, 1001])
+def test_dropout_is_its_mask_times_the_scale(dtype, n):
+    """In one kernel or two: the same mask, rounded once; the generator is behind the mask's draws; what is no number stays
+    none."""
+    x = torch.randn(n, dtype=dtype, device="cuda")
+    x[:3] = torch.tensor([float("nan"), float("inf"), -0.0], dtype=dtype)
+    torch.manual_seed(3)
+    y, mask = torch.native_dropout(x, 0.25, True)
+    behind = torch.rand(3, device="cuda")
+    torch.manual_seed(3)
+    drawn = _C._operator("_dropout_mask")(list(x.shape), list(x.stride()), 0.25, device=x.device, of=dtype)
+    assert torch.equal(mask, drawn) and torch.equal(behind, torch.rand(3, device="cuda"))
+    scale = torch.tensor(1 / 0.75, dtype=dtype, device="cuda")  # rounded to the dtype, as PyTorch's
+    expected = x * (mask.to(dtype) * scale)
+    assert torch.equal(y.isnan(), expected.isnan()) and torch.equal(y.nan_to_num(), expected.nan_to_num())
+    assert torch.equal(y.signbit() & ~y.isnan(), expected.signbit() & ~y.isnan())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

@@ -44,6 +44,7 @@ static const struct {
     {"merge_common", wk__graph_merge_common},
     {"fold_constants", fold_constants},
     {"join_parts", wk__graph_join_parts},
+    {"order_cats", wk__graph_order_cats},
     {"multiply_bytes", wk__multiply_bytes},
     {"channels_last", channels_last},
     {"channels_last_where_faster", channels_last_where_faster},

@@ -23,7 +23,7 @@ BY_NUMBER = {
 GIVEN_SIZES = {
     "expand", "select_backward", "slice_backward", "slice_scatter", "as_strided_scatter", "split.sizes", "split_with_sizes",
     "broadcast_to",
-    "gradient.tensorarray", "gradient.tensorarrayint", "sum_to_size", "native_layer_norm", "layer_norm", "rms_norm",
+    "gradient.tensorarray", "gradient.tensorarrayint", "sum_to_size", "native_layer_norm", "layer_norm", "rms_norm", "_fused_rms_norm",
     "native_group_norm", "unflatten.int", "col2im",
 }  # fmt: skip
 

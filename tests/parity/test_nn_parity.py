@@ -1,5 +1,7 @@
 """nn against PyTorch: errors, printed forms, weights from a seed, outputs, hooks."""
 
+import warnings
+
 import pytest
 from compare import same
 
@@ -257,6 +259,35 @@ def test_functions_and_gradients(call):
         return result, [v.grad for v in leaves]
 
     same(run, tolerance=2e-5)  # f32 sums in another order, of terms weighted by up to 24 that partly cancel
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
+@pytest.mark.parametrize("weight", [None, "float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("dims", [1, 2])
+def test_rms_norm(dtype, weight, dims):
+    """Values, dtypes, first and second derivatives, tangents and batches, of mixed dtypes too."""
+
+    def run(t):
+        x = t.randn(2, 3, 8).to(getattr(t, dtype)).requires_grad_()
+        w = t.randn(x.shape[-dims:]).to(getattr(t, weight)).requires_grad_() if weight else None
+        leaves = [x, *([w] if weight else [])]
+        found = []
+        warnings.simplefilter("ignore")  # PyTorch warns of mixed dtypes, which it does not fuse
+        for eps in (None, 0.25):
+            f = lambda x, eps=eps: t.nn.functional.rms_norm(x, x.shape[-dims:], w, eps)  # noqa: E731
+            y = f(x)
+            g = t.randn(y.shape).to(y.dtype).requires_grad_()
+            first = t.autograd.grad(y, leaves, g, create_graph=True)
+            again = t.autograd.grad(first, [*leaves, g], [t.ones_like(v) for v in first])
+            tangent = t.func.jvp(f, (x.detach(),), (t.ones_like(x),))[1]
+            batch = t.func.vmap(t.func.grad(lambda x, f=f: f(x).float().pow(3).sum()))(x.detach())
+            found += [y, *first, *again, tangent, batch]
+        return found
+
+    small = "float16" in (dtype, weight) or "bfloat16" in (dtype, weight)
+    same(
+        run, tolerance=0.05 if small else 1e-5
+    )  # small floats are rounded once, in PyTorch at each step of a derivative
 
 
 def test_hooks():

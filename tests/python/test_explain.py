@@ -266,7 +266,7 @@ def test_page_without_source():
 # ---- WICK_DEBUG_DIR ----
 
 
-PASSES = ["captured", "decompose", "fold", "common", "parts", "dead", "weights", "casts", "fuse"]
+PASSES = ["captured", "decompose", "fold", "common", "parts", "cats", "dead", "weights", "casts", "fuse", "together"]
 
 
 def files_of(folder):

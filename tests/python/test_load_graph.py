@@ -51,12 +51,14 @@ def test_stages_give_what_the_function_gives(folder):
         "fold",
         "common",
         "parts",
+        "cats",
         "bytes",
         "dead",
         "layout",
         "weights",
         "casts",
         "fuse",
+        "together",
     ]
     for file in files:
         assert results(compiler.load_graph(file)) == results(function)
@@ -203,6 +205,70 @@ def test_launches_that_leave_memory_are_refused(numbers):
     graph = _C.LoadedGraph(NEAR.format(name="turned_round").replace("[4, 0, 1, 0, 1, 4, 1]", numbers))
     with pytest.raises(ValueError, match="would leave the memory of a tensor"):
         graph(wick.ones(4))
+
+
+AGAIN = """both = kernel {
+loops 1 at 0
+bind 0: input 0 offset 1 strides 2
+bind 1: result 0 offset 3 strides 4
+result 0: f32[1] sizes 5 strides 6
+result 1: f32[1] sizes 12 strides 13
+again
+loops 1 at 7
+bind 0: input 1 offset 8 strides 9
+bind 1: result 1 offset 10 strides 11
+nest free (i0 < s0_0)
+buffer 0: float32[1]
+buffer 1: float32[1] written
+%1 = load float32 0[i0]
+%2 = neg float32 %1
+store 1[i0] %2
+}
+graph(%x: f32[4], %y: f32[3]) {
+  %a: (f32[4], f32[3]) = both([%x, %y], [4, 0, 1, 0, 1, 4, 1, 3, 0, 1, 0, 1, 3, 1])
+  %b: f32[4] = item(%a, 0)
+  %c: f32[3] = item(%a, 1)
+  return (%b, %c)
+}
+"""
+
+
+def test_a_kernel_of_two_launches():
+    graph = _C.LoadedGraph(AGAIN)
+    assert str(_C.LoadedGraph(str(graph))) == str(graph) and "again" in str(graph)
+    assert [t.tolist() for t in graph(wick.arange(4.0), wick.arange(3.0) + 4)] == [[-0.0, -1, -2, -3], [-4, -5, -6]]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("bind 1: result 1 offset 10 strides 11\n", "", "as many buffers before it as the first launch has"),
+        ("bind 1: result 0 offset 3 strides 4\n", "", "as many buffers before it as the first launch has|each result"),
+        ("loops 1 at 7\n", "", "sizes"),
+        ("loops 1 at 7", "loops 1 at 900", "there are not all numbers"),
+        ("offset 8 strides 9", "offset 8 strides 99", "there are not all numbers"),
+        ("input 1 offset 8", "input 2 offset 8", "there are not all inputs"),
+        ("result 1 offset", "result 2 offset", "a buffer of a result that there is not"),
+        ("result 1 offset", "result 0 offset", "each result needs a buffer"),
+        ("result 1 offset", "input 0 offset", "results are written, inputs read"),
+        ("again\n", "again\n" + "again\n" * 40, "fewer launches|as many buffers"),
+        ("strides 13\nagain", "strides 13\nproduct mm 0 1 in 0\nagain", "several launches|a product needs"),
+        ("%y: f32[3]", "%y: i64[3]", "another dtype than the buffer"),
+    ],
+)
+def test_further_launches_that_do_not_fit_are_refused(old, new, error):
+    assert old in AGAIN
+    with pytest.raises(ValueError, match=error):
+        _C.LoadedGraph(AGAIN.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    "numbers", ["4, 0, 1, 0, 1, 3, 1", "3, 1, 1, 0, 1, 3, 1", "3, 0, 1, 0, 2, 3, 1", "-1, 0, 1, 0, 1, 3, 1"]
+)
+def test_further_launches_that_leave_memory_are_refused(numbers):
+    graph = _C.LoadedGraph(AGAIN.replace("3, 0, 1, 0, 1, 3, 1]", numbers + "]"))
+    with pytest.raises(ValueError, match="would leave the memory of a tensor"):
+        graph(wick.ones(4), wick.ones(3))
 
 
 DRAWN = """dropped = kernel {

@@ -1,7 +1,11 @@
 """Normalisation layers: running statistics, lazy sizes, layouts, derivatives, capture. Values: tests/parity/."""
 
 import copy
+import os
 import pickle
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -172,3 +176,46 @@ def test_batch_norm_takes_parameters_of_any_shape():
 def test_rms_norm_of_too_few_dims():
     with pytest.raises(ValueError, match="Input tensor must have at least 2 dimensions, but got 1"):
         wick.nn.functional.rms_norm(wick.ones(3), (2, 3))
+
+
+def nests_of(program):
+    """The nests that an eager program runs, by operator, in order."""
+    program = "import wick as torch\nF = torch.nn.functional\n" + program
+    environment = dict(os.environ, WICK_LOGS="loop")
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    blocks = done.stderr[done.stderr.index("begin") :].split("[wick:loop] ")[1:]
+    return {name: text for name, _, text in (block.partition("\n") for block in blocks)}
+
+
+def test_rms_norm_is_one_nest_and_its_derivative_two():
+    """Also of small floats, with a weight of that dtype or of float."""
+    for kinds in (("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("float32", "float32")):
+        program = """
+import sys
+x, w = (torch.empty(8, 16, dtype=torch.{}), torch.empty(16, dtype=torch.{}))
+g = torch.empty_like(x)
+x.requires_grad_(), w.requires_grad_()
+print("begin", file=sys.stderr)
+F.rms_norm(x, (16,), w).backward(g)
+"""
+        expected = ["_fused_rms_norm", "_rms_norm_backward_input", "_rms_norm_backward_weight"]
+        assert list(nests_of(program.format(*kinds))) == expected
+
+
+@pytest.mark.parametrize("layout", ["contiguous_format", "channels_last"])
+@pytest.mark.parametrize("layer", ["BatchNorm2d(6)", "GroupNorm(2, 6)", "InstanceNorm2d(6, affine=True)"])
+def test_images_of_small_floats_are_read_and_written_as_they_are(layer, layout):
+    """In training, with parameters of float: no kernel goes over an image of floats, or makes one."""
+    nests = nests_of(f"""
+import sys
+layer, x = torch.nn.{layer}, torch.ones(4, 6, 5, 5, dtype=torch.bfloat16).to(memory_format=torch.{layout})
+g = torch.empty_like(x)
+x.requires_grad_()
+print("begin", file=sys.stderr)
+layer(x).backward(g)
+""")
+    assert "_to_copy" not in nests
+    maps = nests["_native_group_norm" if "Group" in layer else "_native_batch_norm"], nests["_channel_line"]
+    for text in maps:
+        assert re.search(r"bfloat16\[\d\] written", text) and not re.search(r"float32\[\d\] written", text)
+    assert nests["_channel_sums"].count(": bfloat16[") == 2 and nests["_channel_moments"].count(": bfloat16[") == 1

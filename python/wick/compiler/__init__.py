@@ -303,7 +303,7 @@ def load_graph(path, constants=(), compiled=False):
     that the graph holds are told by hash in the text: they come from the file of constants beside it, and from
     `constants`.
 
-        graph = compiler.load_graph("stages/graph_0001.11.fuse.txt")
+        graph = compiler.load_graph("stages/graph_0001.12.fuse.txt")
         outputs = graph(x, w)
     """
     path = os.fspath(path)

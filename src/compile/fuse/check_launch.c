@@ -7,6 +7,7 @@
 
 typedef struct launch {
   const wk__fused *f;
+  const wk__fused_form *form;
   const wk__nest *nest;
   const int64_t *numbers;
   int64_t loops[WK__LOOP_VARS];
@@ -21,8 +22,8 @@ static wk_status size_of_buffer(void *context, wk_int leaf, int64_t *out) {
   const launch *l = context;
   int b = wk__sym_index(leaf) / WK__BUFFER_DIMS, d = wk__sym_index(leaf) % WK__BUFFER_DIMS;
   bool known = wk__sym_kind_of(leaf) == WK__SYM_BUFFER_SIZE && b < l->f->buffer_count && d < l->nest->buffers[b].ndim;
-  if (!known || l->f->buffers[b].sizes < 0) return leaves(l);
-  *out = l->numbers[l->f->buffers[b].sizes + d];
+  if (!known || l->form->buffers[b].sizes < 0) return leaves(l);
+  *out = l->numbers[l->form->buffers[b].sizes + d];
   return WK_OK;
 }
 
@@ -46,14 +47,14 @@ static bool reach(int64_t last, int64_t step, int64_t *lo, int64_t *hi) {
 
 /* Memory that a buffer's sizes and strides reach. */
 static wk_status check_buffer(const launch *l, int b, const wk_tensor *t) {
-  const wk__fused_buffer *from = &l->f->buffers[b];
-  bool free = l->f->loop_sizes >= 0;
-  const int64_t *sizes = l->numbers + (free ? l->f->loop_sizes : from->sizes), *strides = l->numbers + from->strides;
+  const wk__fused_buffer *from = &l->form->buffers[b];
+  bool free = l->form->loop_sizes >= 0;
+  const int64_t *sizes = l->numbers + (free ? l->form->loop_sizes : from->sizes), *strides = l->numbers + from->strides;
   int64_t lo, hi, item = wk__dtypes[t->dtype].size;
   if (t->dtype != l->nest->buffers[b].dtype || !t->storage || !wk_int_is_known(t->offset)) return leaves(l);
   if (__builtin_add_overflow(t->offset.bits, l->numbers[from->offset], &lo)) return leaves(l);
   hi = lo;
-  for (int d = 0; d < (free ? l->f->ndim : l->nest->buffers[b].ndim); d++) {
+  for (int d = 0; d < (free ? l->form->ndim : l->nest->buffers[b].ndim); d++) {
     if (sizes[d] < 0) return leaves(l);
     if (sizes[d] == 0) return WK_OK;
     if (!reach(sizes[d] - 1, strides[d], &lo, &hi)) return leaves(l);
@@ -66,7 +67,7 @@ static wk_status check_coordinate(launch *l, const wk__access *a, int d) {
   if (a->may_leave >> d & 1) return WK_OK; /* what lies outside is not read */
   wk_int constant, coefficient[WK__LOOP_VARS];
   if (!wk__sym_affine(a->index[d], &constant, coefficient)) return leaves(l);
-  int64_t lo = constant.bits, hi = lo, size = l->numbers[l->f->buffers[a->buffer].sizes + d];
+  int64_t lo = constant.bits, hi = lo, size = l->numbers[l->form->buffers[a->buffer].sizes + d];
   for (int v = 0; v < WK__LOOP_VARS; v++) {
     if (coefficient[v].bits && l->loops[v] == 0) return WK_OK; /* of a reduction: never computed */
     if (coefficient[v].bits && !reach(l->loops[v] - 1, coefficient[v].bits, &lo, &hi)) return leaves(l);
@@ -82,9 +83,9 @@ static wk_status check_coordinate(launch *l, const wk__access *a, int d) {
 
 /* The loops are the rows and columns of so many elements. */
 static bool go_over(const launch *l, int64_t columns, int64_t count) {
-  const int64_t *loops = l->numbers + l->f->loop_sizes;
-  int64_t rows = l->f->ndim == 2 ? loops[0] : 1, all;
-  return loops[l->f->ndim - 1] == columns && !__builtin_mul_overflow(rows, columns, &all) && all == count;
+  const int64_t *loops = l->numbers + l->form->loop_sizes;
+  int64_t rows = l->form->ndim == 2 ? loops[0] : 1, all;
+  return loops[l->form->ndim - 1] == columns && !__builtin_mul_overflow(rows, columns, &all) && all == count;
 }
 
 /* The operand that the kernel makes: none of its buffers gives its size. */
@@ -124,14 +125,15 @@ static wk_status describe_product(const launch *l, const wk_value *args, wk__spe
 
 /* The loops are the images, rows and columns of a convolution's result. */
 static wk_status check_images(const launch *l, const wk__spec *spec, const wk_tensor *out) {
-  const int64_t *loops = l->numbers + l->f->loop_sizes;
+  const int64_t *loops = l->numbers + l->form->loop_sizes;
   WK__OWNED shape = wk__tensor_shape_only(spec);
   if (!shape) return wk_error_category();
   bool inside = wk__has_channels_last(shape);
   int64_t channels = spec->sizes[1].bits, places = 1;
   for (int d = 2; d < spec->ndim; d++) places *= spec->sizes[d].bits;
-  bool fits = l->f->ndim < 3 ? go_over(l, inside ? channels : places, wk__numel(out))
-                             : !inside && loops[0] == spec->sizes[0].bits && loops[1] == channels && loops[2] == places;
+  bool fits = l->form->ndim < 3
+                  ? go_over(l, inside ? channels : places, wk__numel(out))
+                  : !inside && loops[0] == spec->sizes[0].bits && loops[1] == channels && loops[2] == places;
   return fits ? WK_OK : leaves(l);
 }
 
@@ -152,10 +154,10 @@ static wk_status check_product(const launch *l, const wk_value *args, const wk_t
 
 /* Buffers of random values go over them in order. */
 static wk_status check_drawn(const launch *l, int b) {
-  const int64_t *sizes = l->numbers + l->f->loop_sizes, *strides = l->numbers + l->f->buffers[b].strides;
+  const int64_t *sizes = l->numbers + l->form->loop_sizes, *strides = l->numbers + l->form->buffers[b].strides;
   int64_t count = 1;
-  if (l->numbers[l->f->buffers[b].offset] != 0) return leaves(l);
-  for (int d = l->f->ndim - 1; d >= 0; d--)
+  if (l->numbers[l->form->buffers[b].offset] != 0) return leaves(l);
+  for (int d = l->form->ndim - 1; d >= 0; d--)
     if (sizes[d] < 0 || strides[d] != count || __builtin_mul_overflow(count, sizes[d], &count)) return leaves(l);
   return WK_OK;
 }
@@ -165,27 +167,36 @@ static wk_status check_draw(const launch *l, wk_tensor *const *outputs) {
   const wk__fused_draw *d = &l->f->draw;
   int64_t count = 1;
   for (int b = 0; b < l->f->buffer_count; b++) {
-    int input = l->f->buffers[b].input;
+    int input = l->form->buffers[b].input;
     if (input == WK__FUSED_DRAWN || input == -1 - d->result) WK_TRY(check_drawn(l, b));
   }
-  for (int k = 0; k < l->f->ndim; k++)
-    if (__builtin_mul_overflow(count, l->numbers[l->f->loop_sizes + k], &count) || count < 0) return leaves(l);
+  for (int k = 0; k < l->form->ndim; k++)
+    if (__builtin_mul_overflow(count, l->numbers[l->form->loop_sizes + k], &count) || count < 0) return leaves(l);
   if (d->result < 0) return WK_OK;
   const wk_tensor *kept = outputs[d->result];
   bool fits = kept->dtype == WK_BOOL && wk__numel(kept) == count && wk__non_overlapping_and_dense(kept);
   return fits ? WK_OK : leaves(l);
 }
 
-wk_status wk__fused_check_launch(const wk__fused *f, const wk_value *args, wk_tensor *const *outputs) {
-  launch l = {.f = f, .nest = f->kernel->nest, .numbers = &args[1].integers->bits};
-  for (int b = 0; b < f->buffer_count; b++) {
-    int input = f->buffers[b].input;
+static wk_status check_buffers(const launch *l, const wk_value *args, wk_tensor *const *outputs) {
+  for (int b = 0; b < l->f->buffer_count; b++) {
+    int input = l->form->buffers[b].input;
     if (input == WK__FUSED_DRAWN || input == WK__FUSED_MADE) continue;
-    WK_TRY(check_buffer(&l, b, input >= 0 ? args[0].tensors[input] : outputs[-1 - input]));
+    WK_TRY(check_buffer(l, b, input >= 0 ? args[0].tensors[input] : outputs[-1 - input]));
+  }
+  return WK_OK;
+}
+
+wk_status wk__fused_check_launch(const wk__fused *f, const wk_value *args, wk_tensor *const *outputs) {
+  launch l = {.f = f, .form = &f->form, .nest = f->kernel->nest, .numbers = &args[1].integers->bits};
+  WK_TRY(check_buffers(&l, args, outputs));
+  for (int i = 0; i < f->again_count; i++) {
+    launch again = {.f = f, .form = &f->again[i], .nest = l.nest, .numbers = l.numbers};
+    WK_TRY(check_buffers(&again, args, outputs));
   }
   if (f->product.op) WK_TRY(check_product(&l, args, outputs[f->product.result]));
   if (f->draw.op) WK_TRY(check_draw(&l, outputs));
-  if (f->loop_sizes >= 0) return WK_OK;
+  if (f->form.loop_sizes >= 0) return WK_OK;
   WK_TRY(find_loops(&l));
   for (int64_t i = 0; i < l.nest->access_count && !l.empty; i++)
     for (int d = 0; d < l.nest->accesses[i].ndim; d++) WK_TRY(check_coordinate(&l, &l.nest->accesses[i], d));

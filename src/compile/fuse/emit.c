@@ -61,7 +61,7 @@ static void describe_draw(wk__emitter *e, wk__fused *f) {
 
 static void describe_buffer(wk__emitter *e, wk__fused *f, int b) {
   const wk__place *p = &e->places[b];
-  wk__fused_buffer *out = &f->buffers[b];
+  wk__fused_buffer *out = &f->form.buffers[b];
   out->input = (int16_t)tensor_of_buffer(e, b);
   out->offset = wk__emit_add_number(e, p->offset);
   out->sizes = e->geometry_free ? -1 : (int32_t)e->number_count;
@@ -106,15 +106,15 @@ static wk_status describe(wk__emitter *e, wk__fused *f) {
   f->param_count = e->param_count;
   f->index_op = e->index_op;
   memcpy(f->params, e->params, sizeof f->params);
-  f->loop_sizes = -1;
+  f->form.loop_sizes = -1;
   if (e->group->product)
     describe_product(e, f);
   else if (may_write_input(e))
     f->op.tags |= WK__TAG_POINTWISE;
   if (e->reads_draw) describe_draw(e, f);
   if (e->geometry_free) {
-    f->ndim = wk__max(e->loop_count, 1);
-    f->loop_sizes = (int32_t)e->number_count;
+    f->form.ndim = wk__max(e->loop_count, 1);
+    f->form.loop_sizes = (int32_t)e->number_count;
     for (int l = 0; l < e->loop_count; l++) wk__emit_add_number(e, e->loops[l].size);
     if (e->loop_count == 0) wk__emit_add_number(e, wk_int_of(1));
   }

@@ -55,14 +55,14 @@ static wk__kernel *create(const wk__device_type *device, wk__nest *steal_nest, w
 }
 
 /* What a launch of the fused operator looks like; its data are left alone. */
-static void shape_launch(const wk__fused *f, const int64_t *numbers, wk__launch *out) {
+static void shape_launch(const wk__fused *f, const wk__fused_form *form, const int64_t *numbers, wk__launch *out) {
   for (int b = 0; b < f->buffer_count; b++) {
-    const wk__fused_buffer *from = &f->buffers[b];
+    const wk__fused_buffer *from = &form->buffers[b];
     out->buffers[b].sizes = from->sizes < 0 ? NULL : numbers + from->sizes;
     out->buffers[b].strides = numbers + from->strides;
   }
-  out->ndim = f->ndim;
-  out->sizes = f->loop_sizes < 0 ? NULL : numbers + f->loop_sizes;
+  out->ndim = form->ndim;
+  out->sizes = form->loop_sizes < 0 ? NULL : numbers + form->loop_sizes;
 }
 
 static unsigned modes_of(const wk__kernel *k, const wk__fused *f, const wk_int *numbers, int64_t count) {
@@ -70,7 +70,7 @@ static unsigned modes_of(const wk__kernel *k, const wk__fused *f, const wk_int *
   for (int64_t i = 0; i < count; i++)
     if (!wk_int_is_known(numbers[i])) return 0;
   wk__launch launch = {.params = NULL}; /* no data */
-  shape_launch(f, &numbers->bits, &launch);
+  shape_launch(f, &f->form, &numbers->bits, &launch);
   return k->device->modes_of ? k->device->modes_of(k->code, &launch) : 0;
 }
 
@@ -151,6 +151,13 @@ static void leave_cache(wk__kernel *k) {
   wk__kernel **place = bucket_of(k->hash);
   while (*place && *place != k) place = &(*place)->next;
   if (*place) *place = k->next;
+}
+
+wk__kernel *wk__kernel_retain(wk__kernel *k) {
+  pthread_mutex_lock(&lock);
+  k->references++;
+  pthread_mutex_unlock(&lock);
+  return k;
 }
 
 void wk__kernel_release(wk__kernel *k) {
@@ -388,7 +395,7 @@ static char *data_of(const wk__fused_buffer *from, const wk_value *args, wk_tens
 static wk__fused_launch beside(const wk__fused *f, const wk__launch *whole, uint8_t *sizes) {
   wk__fused_launch l = {.code = f->kernel->code,
                         .whole = whole,
-                        .ndim = f->ndim,
+                        .ndim = f->form.ndim,
                         .buffer_count = f->buffer_count,
                         .sizes = sizes,
                         .own = -1,
@@ -398,11 +405,11 @@ static wk__fused_launch beside(const wk__fused *f, const wk__launch *whole, uint
   for (int b = 0; b < f->buffer_count; b++) {
     const wk__nest_buffer *buffer = &f->kernel->nest->buffers[b];
     sizes[b] = wk__dtypes[buffer->dtype].size;
-    bool in_result = f->product.op && f->buffers[b].input == -1 - f->product.result;
+    bool in_result = f->product.op && f->form.buffers[b].input == -1 - f->product.result;
     l.written |= (uint32_t)buffer->written << b;
     l.result |= (uint32_t)(in_result && !buffer->written) << b;
     l.kept &= !(in_result && buffer->written);
-    if (f->buffers[b].input == WK__FUSED_DRAWN || f->buffers[b].input == WK__FUSED_MADE) l.own = b;
+    if (f->form.buffers[b].input == WK__FUSED_DRAWN || f->form.buffers[b].input == WK__FUSED_MADE) l.own = b;
   }
   return l;
 }
@@ -456,19 +463,33 @@ static wk_status run_draw(const wk__fused *f, const wk__device_type *device, wk_
   uint8_t sizes[WK__NEST_MAX_BUFFERS];
   wk__fused_launch l = beside(f, whole, sizes);
   int64_t n = 1;
-  for (int i = 0; i < f->ndim; i++) n *= whole->sizes[i];
+  for (int i = 0; i < f->form.ndim; i++) n *= whole->sizes[i];
   double p = wk__scalar_double(wk__value_scalar(&args[2 + d->argument]));
   return device->run_draw(stream, d->op, p, d->result < 0 ? NULL : outputs[d->result], n, &l);
+}
+
+static void fill_launch(const wk__fused *f, const wk__fused_form *form, const wk_value *args, wk_tensor *const *outputs,
+                        const wk__scalar *params, wk__launch *out) {
+  shape_launch(f, form, &args[1].integers->bits, out);
+  for (int b = 0; b < f->buffer_count; b++) out->buffers[b].data = data_of(&form->buffers[b], args, outputs);
+  out->params = params;
+}
+
+static wk_status launch_all(const wk__fused *f, const wk_value *args, wk_tensor *const *outputs,
+                            const wk__scalar *params) {
+  wk__launch launches[WK__NEST_MAX_BUFFERS];
+  fill_launch(f, &f->form, args, outputs, params, &launches[0]);
+  for (int i = 0; i < f->again_count; i++) fill_launch(f, &f->again[i], args, outputs, params, &launches[1 + i]);
+  return f->kernel->device->launch(wk__stream_of(f->device), f->kernel->code, launches, 1 + f->again_count);
 }
 
 static wk_status launch(const wk__fused *f, const wk_value *args, wk_tensor *const *outputs) {
   wk__launch l;
   wk__scalar params[2 * WK__FUSED_NUMBERS];
   for (int i = 0; i < f->param_count; i++) params[i] = param_of(f, i, args);
-  shape_launch(f, &args[1].integers->bits, &l);
-  for (int b = 0; b < f->buffer_count; b++) l.buffers[b].data = data_of(&f->buffers[b], args, outputs);
-  l.params = params;
   if (WK_UNLIKELY(f->checked)) WK_TRY(wk__fused_check_launch(f, args, outputs));
+  if (f->again_count) return launch_all(f, args, outputs, params);
+  fill_launch(f, &f->form, args, outputs, params, &l);
   const wk__device_type *device = f->kernel->device;
   wk__stream *stream = wk__stream_of(f->device);
   if (f->product.op) return run_product(f, device, stream, args, outputs, &l);
@@ -553,15 +574,26 @@ wk__fused *wk__kernels_add(wk__kernels *kernels, const char *name, int output_co
   return f;
 }
 
+static void release_fused(wk__fused *f) {
+  wk__kernel_release(f->kernel);
+  wk__fused_product_release(&f->product);
+  wk__free(f->again);
+  wk__free(f->origin);
+  wk__free(f->stacks);
+  wk__free(f);
+}
+
+void wk__kernels_remove(wk__kernels *kernels, const wk__fused *fused) {
+  int64_t i = 0;
+  while (i < kernels->count && kernels->items[i] != fused) i++;
+  if (i == kernels->count) return;
+  release_fused(kernels->items[i]);
+  memmove(kernels->items + i, kernels->items + i + 1, (size_t)(--kernels->count - i) * sizeof *kernels->items);
+}
+
 void wk__kernels_release(wk__kernels *kernels) {
   if (!kernels) return;
-  for (int64_t i = 0; i < kernels->count; i++) {
-    wk__kernel_release(kernels->items[i]->kernel);
-    wk__fused_product_release(&kernels->items[i]->product);
-    wk__free(kernels->items[i]->origin);
-    wk__free(kernels->items[i]->stacks);
-    wk__free(kernels->items[i]);
-  }
+  for (int64_t i = 0; i < kernels->count; i++) release_fused(kernels->items[i]);
   for (int64_t i = 0; i < kernels->control_count; i++) wk__op_hold(kernels->controls[i], -1);
   for (int i = 0; i < kernels->kept_count; i++) release_kept(kernels->kept[i]);
   wk__free(kernels->controls);

@@ -31,6 +31,7 @@ typedef struct wk__kernel {
   _Atomic int64_t nanoseconds; /* what they took together */
 } wk__kernel;
 
+wk__kernel *wk__kernel_retain(wk__kernel *kernel);
 void wk__kernel_release(wk__kernel *kernel);
 
 enum {                                 /* for a buffer's tensor */
@@ -42,6 +43,13 @@ typedef struct wk__fused_buffer {
   int16_t input;                  /* of the node's inputs; -1 - r: result r; WK__FUSED_... */
   int32_t offset, sizes, strides; /* places among the numbers; sizes: -1 for a nest that is free of geometry */
 } wk__fused_buffer;
+
+/* A launch of the kernel: its loops, and what its buffers are. */
+typedef struct wk__fused_form {
+  int ndim;
+  int32_t loop_sizes; /* of a nest that is free of geometry: its iteration space among the numbers */
+  wk__fused_buffer buffers[WK__NEST_MAX_BUFFERS];
+} wk__fused_form;
 
 typedef struct wk__fused_output {
   uint8_t dtype, ndim;
@@ -87,10 +95,11 @@ struct wk__fused {
   bool checked; /* it comes from text: launches are checked */
   wk__kernel *kernel;
   wk_device device; /* where its tensors are */
-  int buffer_count, output_count, param_count, ndim;
-  int32_t loop_sizes;    /* of a nest that is free of geometry: its iteration space among the numbers */
+  int buffer_count, output_count, param_count;
   const wk_op *index_op; /* an operator of it that checks indices, for the error's text; NULL */
-  wk__fused_buffer buffers[WK__NEST_MAX_BUFFERS];
+  wk__fused_form form;
+  wk__fused_form *again; /* (again_count) owned: further launches, which the device is given together with the first */
+  int again_count;       /* of a nest that is free of geometry, with nothing beside it */
   wk__fused_output outputs[WK__NEST_MAX_BUFFERS];
   wk__fused_param params[2 * WK__FUSED_NUMBERS];
   wk__fused_product product;
@@ -117,6 +126,12 @@ struct wk__kernels {
 
 /* Adds one without buffers; output_count decides its schema. name: NULL: the next number's. */
 wk__fused *wk__kernels_add(wk__kernels *kernels, const char *name, int output_count) WK_MUST_USE;
+
+/* It is not called any more. */
+void wk__kernels_remove(wk__kernels *kernels, const wk__fused *fused);
+
+/* together.c, a pass: calls of equal kernels that may run at one place become one. */
+WK_MUST_USE wk_status wk__give_together(wk__graph *graph, wk__kernels *kernels, bool *out_changed);
 
 /* Finds the codes that rows which the graph calls keep. */
 WK_MUST_USE wk_status wk__kernels_find_kept(wk__kernels *kernels, const wk__graph *graph);

@@ -13,7 +13,9 @@
 enum {
   MAX_INSTRS = 400, /* of a kernel's body */
   MAX_CANDIDATES = 12,
-  MAX_READERS = 4, /* groups that are remembered as readers of a memory */
+  MAX_READERS = 4,  /* groups that are remembered as readers of a memory */
+  MAX_COLUMNS = 24, /* instructions of a kernel of columns, with what is done with its sums: longer ones go through
+                       memory in smaller steps (cuda/shape.c) */
   /* Kernels are made of nodes of one window of the program. What has to run before what takes a bit for each two nodes
    * of a window, and time with the cube of its length; across windows it follows from the order of the program. */
   WINDOW = 2048,
@@ -213,11 +215,27 @@ static bool stores_for_others(scheduler *s, const wk__group *g) {
   return false;
 }
 
+static int64_t steps_of(const wk__group *g) {
+  int64_t count = 1;
+  for (int l = 0; l < g->loop_count; l++)
+    if (!g->loops[l].reduced) count *= wk__hint(g->loops[l].size);
+  return count;
+}
+
+static int instrs_of(const wk__group *g) {
+  int count = 0;
+  for (int r = 0; r < g->region_count; r++) count += g->regions[r]->instr_count;
+  return count;
+}
+
 /* What is stored element by element goes through memory in the reduction's way then: measured on an H100, the gradient
- * of a gelu with the sum of its columns 126 us as one kernel, 60 and 28 as two. Of the clusters that ask. */
+ * of a gelu with the sum of its columns 126 us as one kernel, 60 and 28 as two. What is done with the sums alone joins
+ * them while the kernel stays short. Of the clusters that ask. */
 static bool is_better_apart(scheduler *s, const wk__group *a, const wk__group *b) {
   if (a->has_reduction == b->has_reduction || !wk__group_device(a)->facts->columns_apart) return false;
-  return goes_down_columns(a->has_reduction ? a : b) && stores_for_others(s, a->has_reduction ? b : a);
+  const wk__group *sums = a->has_reduction ? a : b, *elements = a->has_reduction ? b : a;
+  if (!goes_down_columns(sums) || !stores_for_others(s, elements)) return false;
+  return steps_of(elements) > steps_of(sums) || instrs_of(a) + instrs_of(b) > MAX_COLUMNS;
 }
 
 static wk_status try_through(scheduler *s, int32_t a, int32_t b, wk__memory memory, bool *out_done) {

@@ -2,8 +2,8 @@
  *
  *     kernel_0 = kernel {
  *     # %add = add.Tensor  model.py:12 in forward       the nodes that it stands for, with places only
- *     loops 1 at 4                                      free of geometry: dims, and where among the numbers they begin
  *     on host2:0                                        where its tensors are, unless on the CPU
+ *     loops 1 at 4                                      free of geometry: dims, and where among the numbers they begin
  *     bind 0: input 0 offset 0 sizes 1 strides 2        a buffer's tensor, and its places among the numbers of a call
  *     bind 1: result 0 offset 3 sizes 4 strides 5
  *     result 0: f32[1] sizes 6 strides 7
@@ -20,6 +20,9 @@
  *     draw _dropout_mask 1 in 0                         random values with probability p1 that result (-: none) keeps,
  *                                                       which buffers read as they are drawn: from there, or
  *     bind 0: drawn offset 0 strides 2                  from nowhere
+ *     again                                             one more launch of the nest, given together with the first:
+ *     loops 1 at 8                                      its loops
+ *     bind 0: input 1 offset 9 strides 10               and all its buffers
  *     nest (i0 < s0_0)                                  the nest, as loop/text.c has it
  *     ...
  *     }
@@ -41,8 +44,8 @@ static void print_origin(wk__string *s, const char *origin) {
     wk__string_printf(s, "# %.*s\n", (int)strcspn(line, "\n"), line);
 }
 
-static void print_buffer(wk__string *s, const wk__fused *f, int b) {
-  const wk__fused_buffer *from = &f->buffers[b];
+static void print_buffer(wk__string *s, const wk__fused_form *form, int b) {
+  const wk__fused_buffer *from = &form->buffers[b];
   bool result = from->input < 0;
   if (from->input == WK__FUSED_DRAWN || from->input == WK__FUSED_MADE)
     wk__string_printf(s, "bind %d: %s offset %d", b, from->input == WK__FUSED_MADE ? "made" : "drawn", from->offset);
@@ -93,6 +96,11 @@ static void print_draw(wk__string *s, const wk__fused_draw *d) {
   d->result < 0 ? wk__string_append(s, "-\n") : wk__string_printf(s, "%d\n", d->result);
 }
 
+static void print_form(wk__string *s, const wk__fused *f, const wk__fused_form *form) {
+  if (form->loop_sizes >= 0) wk__string_printf(s, "loops %d at %d\n", form->ndim, form->loop_sizes);
+  for (int b = 0; b < f->buffer_count; b++) print_buffer(s, form, b);
+}
+
 static void print_device(wk__string *s, wk_device device) {
   wk__string_append(s, "on ");
   wk__device_print(s, device);
@@ -103,9 +111,8 @@ void wk__fused_print(const wk_op *op, wk__string *s, bool with_sources) {
   const wk__fused *f = (const wk__fused *)op;
   wk__string_append(s, "kernel {\n");
   if (with_sources) print_origin(s, f->origin);
-  if (f->loop_sizes >= 0) wk__string_printf(s, "loops %d at %d\n", f->ndim, f->loop_sizes);
   if (f->device.type != WK_CPU) print_device(s, f->device);
-  for (int b = 0; b < f->buffer_count; b++) print_buffer(s, f, b);
+  print_form(s, f, &f->form);
   for (int r = 0; r < f->output_count; r++)
     wk__string_printf(s, "result %d: %s[%d] sizes %d strides %d\n", r, wk__graph_dtype_names[f->outputs[r].dtype],
                       f->outputs[r].ndim, f->outputs[r].sizes, f->outputs[r].strides);
@@ -114,6 +121,10 @@ void wk__fused_print(const wk_op *op, wk__string *s, bool with_sources) {
   if (f->index_op) wk__string_printf(s, "checks %s\n", f->index_op->name);
   if (f->product.op) print_product(s, &f->product);
   if (f->draw.op) print_draw(s, &f->draw);
+  for (int i = 0; i < f->again_count; i++) {
+    wk__string_append(s, "again\n");
+    print_form(s, f, &f->again[i]);
+  }
   wk__string_append(s, f->kernel ? f->kernel->text : "");
   wk__string_append(s, "}");
 }
@@ -125,7 +136,9 @@ enum { LARGEST_PLACE = 1 << 20 }; /* among a call's numbers */
 typedef struct reader {
   const char *at, *name; /* of the operator */
   int line;
-  wk__fused *f; /* what is read so far */
+  wk__fused *f;         /* what is read so far */
+  wk__fused_form *form; /* of it, the launch that is read, */
+  int bound;            /* and how many buffers it has so far */
 } reader;
 
 static wk_status expected(const reader *r, const char *what) {
@@ -182,13 +195,12 @@ static wk_status read_tensor(reader *r, wk__fused_buffer *out) {
 }
 
 static wk_status read_buffer(reader *r) {
-  wk__fused *f = r->f;
-  WK_TRY(read_next(r, WK__NEST_MAX_BUFFERS, &f->buffer_count));
-  wk__fused_buffer *out = &f->buffers[f->buffer_count - 1];
+  WK_TRY(read_next(r, WK__NEST_MAX_BUFFERS, &r->bound));
+  wk__fused_buffer *out = &r->form->buffers[r->bound - 1];
   WK_TRY(read_tensor(r, out));
   out->sizes = -1;
   WK_TRY(read_named(r, "offset", LARGEST_PLACE, &out->offset));
-  if (f->loop_sizes < 0) WK_TRY(read_named(r, "sizes", LARGEST_PLACE, &out->sizes));
+  if (r->form->loop_sizes < 0) WK_TRY(read_named(r, "sizes", LARGEST_PLACE, &out->sizes));
   return read_named(r, "strides", LARGEST_PLACE, &out->strides);
 }
 
@@ -220,11 +232,29 @@ static wk_status read_param(reader *r) {
 
 static wk_status read_loops(reader *r) {
   int32_t ndim;
-  if (r->f->buffer_count) return expected(r, "the loops before the buffers");
+  if (r->bound) return expected(r, "the loops before the buffers");
   WK_TRY(read_number(r, WK__NEST_MAX_DIMS + 1, &ndim));
   if (ndim == 0) return expected(r, "at least one loop before it");
-  r->f->ndim = ndim;
-  return read_named(r, "at", LARGEST_PLACE, &r->f->loop_sizes);
+  r->form->ndim = ndim;
+  return read_named(r, "at", LARGEST_PLACE, &r->form->loop_sizes);
+}
+
+static wk_status end_form(const reader *r) {
+  if (r->form == &r->f->form) r->f->buffer_count = r->bound;
+  return r->bound == r->f->buffer_count ? WK_OK : expected(r, "as many buffers before it as the first launch has");
+}
+
+static wk_status begin_form(reader *r) {
+  wk__fused *f = r->f;
+  if (f->again_count + 1 == WK__NEST_MAX_BUFFERS) return expected(r, "fewer launches");
+  WK_TRY(end_form(r));
+  wk__fused_form *again = wk__realloc(f->again, (size_t)(f->again_count + 1) * sizeof *again);
+  if (!again) return WK_OUT_OF_MEMORY;
+  f->again = again;
+  r->form = &again[f->again_count++];
+  *r->form = (wk__fused_form){.loop_sizes = -1};
+  r->bound = 0;
+  return WK_OK;
 }
 
 static wk_status read_operator(reader *r, const wk_op **out) {
@@ -355,6 +385,7 @@ static wk_status read_device(reader *r) {
 
 static wk_status read_line(reader *r) {
   if (accept(r, "loops")) return read_loops(r);
+  if (accept(r, "again")) return begin_form(r);
   if (accept(r, "on")) return read_device(r);
   if (accept(r, "bind")) return read_buffer(r);
   if (accept(r, "result")) return read_result(r);
@@ -374,7 +405,7 @@ static wk_status read_lines(reader *r) {
     r->at += strspn(r->at, " \t\r");
     if (*r->at == '#') r->at += strcspn(r->at, "\n");
     if (*r->at == 0) return expected(r, "a nest");
-    if (strncmp(r->at, "nest", 4) == 0) return WK_OK;
+    if (strncmp(r->at, "nest", 4) == 0) return end_form(r);
     if (*r->at != '\n') WK_TRY(read_line(r));
     r->at += strspn(r->at, " \t\r");
     if (*r->at && *r->at != '\n') return expected(r, "the end of the line");
@@ -410,8 +441,8 @@ static wk_status check_accesses(const reader *r, const wk__nest *nest) {
 }
 
 /* Results are written, inputs read; a product's result and random values are read where they are made. */
-static bool goes_the_right_way(const wk__fused *f, const wk__nest *nest, int b) {
-  int input = f->buffers[b].input, result = -1 - input;
+static bool goes_the_right_way(const wk__fused *f, const wk__fused_form *form, const wk__nest *nest, int b) {
+  int input = form->buffers[b].input, result = -1 - input;
   bool written = nest->buffers[b].written;
   if (f->draw.op && input == (f->draw.result < 0 ? WK__FUSED_DRAWN : -1 - f->draw.result))
     return !written && nest->buffers[b].dtype == WK_BOOL;
@@ -424,7 +455,7 @@ static bool goes_the_right_way(const wk__fused *f, const wk__nest *nest, int b) 
 static wk_status check_source(const reader *r, const wk__nest *nest) {
   const wk__fused *f = r->f;
   bool images = f->product.op && wk__is_convolution(f->product.op);
-  bool in_parts = nest->geometry_free && f->ndim <= 2 + images;
+  bool in_parts = nest->geometry_free && f->form.ndim <= 2 + images;
   if (f->product.op && (f->product.result >= f->output_count || !in_parts))
     return does_not_fit(r, "a product needs a result, and a kernel over its rows and columns");
   if (images && f->product.constants[WK__ARG(convolution, transposed)].boolean)
@@ -435,6 +466,27 @@ static wk_status check_source(const reader *r, const wk__nest *nest) {
     return does_not_fit(r, "an operand that is made is no input");
   if (f->draw.op && (f->draw.result >= f->output_count || !in_parts || f->product.op))
     return does_not_fit(r, "random values need a kernel over rows and columns, and no product beside them");
+  if (f->again_count && (!nest->geometry_free || f->product.op || f->draw.op))
+    return does_not_fit(r, "several launches need a nest that is free of geometry, and nothing beside it");
+  return WK_OK;
+}
+
+static wk_status check_form(const reader *r, const wk__fused_form *form, const wk__nest *nest, bool *written) {
+  const wk__fused *f = r->f;
+  if ((form->loop_sizes >= 0) != nest->geometry_free)
+    return does_not_fit(r, "`loops` is for a nest that is free of geometry, and needed there");
+  for (int b = 0; b < nest->buffer_count; b++) {
+    int result = -1 - form->buffers[b].input;
+    if (!goes_the_right_way(f, form, nest, b)) return does_not_fit(r, "results are written, inputs read");
+    if (form->buffers[b].input == WK__FUSED_MADE) {
+      if (nest->buffers[b].dtype != f->outputs[0].dtype) return does_not_fit(r, "the operand has another dtype");
+      written[0] = true;
+    }
+    if (result < 0 || form->buffers[b].input == WK__FUSED_DRAWN || form->buffers[b].input == WK__FUSED_MADE) continue;
+    if (result >= f->output_count) return does_not_fit(r, "a buffer of a result that there is not");
+    if (f->outputs[result].dtype != nest->buffers[b].dtype) return does_not_fit(r, "a result has another dtype");
+    written[result] = true;
+  }
   return WK_OK;
 }
 
@@ -443,21 +495,9 @@ static wk_status check_nest(const reader *r, const wk__nest *nest) {
   bool written[WK__NEST_MAX_BUFFERS] = {false};
   if (f->buffer_count != nest->buffer_count) return does_not_fit(r, "as many buffers as the nest has are needed");
   if (f->param_count != nest->param_count) return does_not_fit(r, "as many params as the nest has are needed");
-  if ((f->loop_sizes >= 0) != nest->geometry_free)
-    return does_not_fit(r, "`loops` is for a nest that is free of geometry, and needed there");
   WK_TRY(check_source(r, nest));
-  for (int b = 0; b < nest->buffer_count; b++) {
-    int result = -1 - f->buffers[b].input;
-    if (!goes_the_right_way(f, nest, b)) return does_not_fit(r, "results are written, inputs read");
-    if (f->buffers[b].input == WK__FUSED_MADE) {
-      if (nest->buffers[b].dtype != f->outputs[0].dtype) return does_not_fit(r, "the operand has another dtype");
-      written[0] = true;
-    }
-    if (result < 0 || f->buffers[b].input == WK__FUSED_DRAWN || f->buffers[b].input == WK__FUSED_MADE) continue;
-    if (result >= f->output_count) return does_not_fit(r, "a buffer of a result that there is not");
-    if (f->outputs[result].dtype != nest->buffers[b].dtype) return does_not_fit(r, "a result has another dtype");
-    written[result] = true;
-  }
+  WK_TRY(check_form(r, &f->form, nest, written));
+  for (int i = 0; i < f->again_count; i++) WK_TRY(check_form(r, &f->again[i], nest, written));
   for (int i = 0; i < f->output_count; i++)
     if (!written[i]) return does_not_fit(r, "each result needs a buffer");
   return f->output_count ? check_accesses(r, nest) : does_not_fit(r, "it has no result");
@@ -480,8 +520,8 @@ static wk_status read_nest(reader *r, wk__kernel **out) {
 }
 
 static wk_status define_kernel(wk__kernels *kernels, const char *name, const char *text) {
-  wk__fused read = {.loop_sizes = -1, .device = WK__CPU_DEVICE};
-  reader r = {.at = text, .name = name, .line = 1, .f = &read};
+  wk__fused read = {.form.loop_sizes = -1, .device = WK__CPU_DEVICE};
+  reader r = {.at = text, .name = name, .line = 1, .f = &read, .form = &read.form};
   if (strlen(name) >= sizeof read.name) return wk_fail(WK_VALUE_ERROR, "%.40s...: the name is too long", name);
   wk_status status = read_lines(&r);
   if (status == WK_OK) status = read_nest(&r, &read.kernel);
@@ -489,6 +529,7 @@ static wk_status define_kernel(wk__kernels *kernels, const char *name, const cha
   if (!f) {
     wk__kernel_release(read.kernel);
     wk__fused_product_release(&read.product);
+    wk__free(read.again);
     return wk_error_category();
   }
   f->op.tags |= read.op.tags;
@@ -497,12 +538,12 @@ static wk_status define_kernel(wk__kernels *kernels, const char *name, const cha
   f->device = read.device;
   f->buffer_count = read.buffer_count;
   f->param_count = read.param_count;
-  f->ndim = read.ndim;
-  f->loop_sizes = read.loop_sizes;
+  f->form = read.form;
+  f->again = read.again;
+  f->again_count = read.again_count;
   f->index_op = read.index_op;
   f->product = read.product;
   f->draw = read.draw;
-  memcpy(f->buffers, read.buffers, sizeof f->buffers);
   memcpy(f->outputs, read.outputs, sizeof f->outputs);
   memcpy(f->params, read.params, sizeof f->params);
   f->origin = wk__strdup("");
@@ -525,11 +566,11 @@ static bool is_described(const wk_tensor *value, const wk__fused_output *o, cons
   return wk_int_same(value->offset, wk_int_of(0));
 }
 
-static wk_status check_buffer(const wk__graph_node *n, const wk__fused *f, int b) {
-  const wk__fused_buffer *from = &f->buffers[b];
+static wk_status check_buffer(const wk__graph_node *n, const wk__fused *f, const wk__fused_form *form, int b) {
+  const wk__fused_buffer *from = &form->buffers[b];
   const wk__nest_buffer *buffer = &f->kernel->nest->buffers[b];
   int64_t inputs = n->args[0].count, numbers = n->args[1].count;
-  int ndim = f->loop_sizes >= 0 ? f->ndim : buffer->ndim;
+  int ndim = form->loop_sizes >= 0 ? form->ndim : buffer->ndim;
   if (from->offset >= numbers || from->strides + ndim > numbers) return bad_call(n, "there are not all numbers");
   if (from->sizes >= 0 && from->sizes + ndim > numbers) return bad_call(n, "there are not all numbers");
   if (from->input < 0) return WK_OK;
@@ -538,15 +579,22 @@ static wk_status check_buffer(const wk__graph_node *n, const wk__fused *f, int b
   return t->dtype == buffer->dtype ? WK_OK : bad_call(n, "an input has another dtype than the buffer");
 }
 
+static wk_status check_form_of_call(const wk__graph_node *n, const wk__fused *f, const wk__fused_form *form) {
+  int64_t numbers = n->args[1].count;
+  for (int b = 0; b < f->buffer_count; b++) WK_TRY(check_buffer(n, f, form, b));
+  bool all = form->loop_sizes < 0 || form->loop_sizes + form->ndim <= numbers;
+  return all ? WK_OK : bad_call(n, "there are not all numbers");
+}
+
 static wk_status check_call(const wk__graph_node *n) {
   const wk__fused *f = (const wk__fused *)n->op;
   int64_t numbers = n->args[1].count;
-  for (int b = 0; b < f->buffer_count; b++) WK_TRY(check_buffer(n, f, b));
+  WK_TRY(check_form_of_call(n, f, &f->form));
+  for (int i = 0; i < f->again_count; i++) WK_TRY(check_form_of_call(n, f, &f->again[i]));
   for (size_t i = 0; f->product.op && i < WK_COUNT(f->product.args); i++)
     if (f->product.args[i] >= (int64_t)n->args[0].count) return bad_call(n, "there are not all inputs");
   if (f->product.made.ndim && f->product.made.sizes + f->product.made.ndim > numbers)
     return bad_call(n, "there are not all numbers");
-  if (f->loop_sizes >= 0 && f->loop_sizes + f->ndim > numbers) return bad_call(n, "there are not all numbers");
   for (int i = 0; i < f->param_count; i++)
     if (f->params[i].argument < 0 && f->params[i].number >= numbers) return bad_call(n, "there are not all numbers");
   if (!n->value && n->item_count != f->output_count) return bad_call(n, "there are not all results");

@@ -103,6 +103,15 @@ KERNEL(fill)(wk__cuda_draws given) {
   }
 }
 
+/* Four neighbours of a mask, as bytes. */
+INLINE uint32_t four_kept(const wk__cuda_draws *f, uint64_t draw, int64_t thread) {
+  words w = philox(f->seed, draw, (uint64_t)thread);
+  uint32_t kept = 0;
+#pragma unroll
+  for (int j = 0; j < 4; j++) kept |= (uint32_t)(uniform_of(w.w[j]) < (float)f->a) << 8 * j;
+  return kept;
+}
+
 /* A mask of dropout: kept with probability a. V neighbours a turn: words 0.. of ceil(V / 4) draws. */
 KERNEL(mask)(wk__cuda_draws given) {
   const wk__cuda_draws *f = &given;
@@ -118,13 +127,60 @@ KERNEL(mask)(wk__cuda_draws given) {
     }
     return;
   }
+  bool in_words = f->stride % 4 == 0 && f->out % 4 == 0;
   for (int64_t vector = thread; vector * f->stride < f->n; vector += threads)
     for (int i = 0; i < f->stride; i += 4, draw++) {
+      if (in_words) {
+        ((uint32_t *)f->out)[(vector * f->stride + i) / 4] = four_kept(f, draw, thread);
+        continue;
+      }
       words w = philox(f->seed, draw, (uint64_t)thread);
 #pragma unroll
       for (int j = 0; j < 4; j++)
         if (i + j < f->stride) ((uint8_t *)f->out)[vector * f->stride + i + j] = uniform_of(w.w[j]) < (float)f->a;
     }
+}
+
+typedef uint32_t piece __attribute__((vector_size(16)));
+
+INLINE uint32_t drop(const wk__cuda_draws *f, uint32_t bits, uint32_t kept, int type) {
+  float factor = kept & 1 ? (float)f->b : 0.0f;
+  if (type == WK__MEMORY_F32) return bits_of_float(float_of(bits) * factor);
+  if (type == WK__MEMORY_F16) return to_f16(from_f16((uint16_t)bits) * factor);
+  return to_bf16(from_bf16((uint16_t)bits) * factor);
+}
+
+/* 16 bytes of each thread, and their mask. */
+INLINE void drop_pieces(const wk__cuda_draws *f, int type) {
+  int64_t thread = (int64_t)block_index() * thread_count() + thread_index();
+  int64_t threads = (int64_t)block_count() * thread_count(), draws = type == WK__MEMORY_F32 ? 1 : 2;
+  uint64_t draw = f->offset / 4;
+  for (int64_t at = thread; at * draws * 4 < f->n; at += threads, draw += (uint64_t)draws) {
+    piece x = ((const piece *)f->p)[at], y;
+    uint32_t kept[2] = {four_kept(f, draw, thread), draws == 2 ? four_kept(f, draw + 1, thread) : 0};
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      if (draws == 1) {
+        y[k] = drop(f, x[k], kept[0] >> 8 * k, type);
+      } else {
+        uint32_t two = kept[k / 2] >> 16 * (k % 2);
+        y[k] = drop(f, x[k] & 0xffff, two, type) | drop(f, x[k] >> 16, two >> 8, type) << 16;
+      }
+    }
+    ((piece *)f->q)[at] = y;
+    for (int k = 0; k < draws; k++) ((uint32_t *)f->out)[at * draws + k] = kept[k];
+  }
+}
+
+/* Dropout: the mask goes to `out` as kernel_mask has it, and values of `type` at `p` times b, or 0, to `q`; all in
+ * whole pieces of 16 bytes. */
+KERNEL(dropout)(wk__cuda_draws given) {
+  if (given.type == WK__MEMORY_F32)
+    drop_pieces(&given, WK__MEMORY_F32);
+  else if (given.type == WK__MEMORY_F16)
+    drop_pieces(&given, WK__MEMORY_F16);
+  else
+    drop_pieces(&given, WK__MEMORY_BF16);
 }
 
 /* A permutation's islands of equal keys, shuffled: the thread of an island's first place draws for all of it. In:

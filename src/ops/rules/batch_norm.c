@@ -1,8 +1,8 @@
 /* Batch normalisation. batch_norm checks, takes the statistics of the batch or those that run along, and updates the
  * latter; _native_batch_norm is the map itself, one loop body and one node on the tape, and its derivative counts in
  * that mean and variance are the input's own in training (Ioffe and Szegedy, 2015). Compiled code fuses the map with
- * the statistics. Statistics are those of channels: dim 1 of (N, C, ...). Half precision is computed in float. Tests:
- * tests/python/test_batch_norm.py. */
+ * the statistics. Statistics are those of channels: dim 1 of (N, C, ...). Half precision is computed in float, by
+ * kernels that read and write images as they are. Tests: tests/python/test_batch_norm.py. */
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "wick/operators.h"
@@ -109,6 +109,11 @@ void wk__lower_channel_sums(wk__lower *l) {
   wk__row_out_reduced(l, 1, wk__k_reduce_sum(l->h, wk__k_mul(l->h, g, centred)), false);
 }
 
+wk_status wk__meta_channel_line(wk__call *c) {
+  WK_TRY(wk__meta_pointwise(c));
+  c->specs[0].dtype = c->args[WK__ARG(_channel_line, input)].tensor->dtype;
+  return WK_OK;
+}
 void wk__lower_channel_line(wk__lower *l) {
   WK__ARGS(_channel_line);
   wk__var level = wk__k_fma(l->h, wk__in(l, A_b), wk__in(l, A_input), wk__in(l, A_c));
@@ -141,13 +146,12 @@ static wk_status give_sums(wk__vjp *v, wk_tensor *g, wk_tensor *x) {
 /* The input's gradient, with h = g weight and x' the normalised input: h / deviation, and in training
  * (h - mean(h) - x' mean(h x')) / deviation. */
 wk_status wk__vjp_native_batch_norm(wk__vjp *v) {
-  wk_tensor *x = in_dtype(v->args[INPUT].tensor, wide(v->args[INPUT].tensor));
-  wk_tensor *g = in_dtype(v->grads[0], wide(v->args[INPUT].tensor));
-  wk_tensor *mean = v->args[MEAN].tensor, *inverse;
+  wk_tensor *x = v->args[INPUT].tensor, *g = v->grads[0], *mean = v->args[MEAN].tensor, *inverse;
   bool training = v->args[TRAINING].boolean;
   wk_int dims[WK_MAX_DIMS];
-  if (!x || !g) return wk_error_category();
   if (!wk__thread.mode.grad_enabled) return give_sums(v, g, x);
+  x = in_dtype(x, wide(x)), g = in_dtype(g, wide(g));
+  if (!x || !g) return wk_error_category();
   inverse = beside(v->args[INVERSE].tensor, x);
   if (training) { /* to be differentiated again */
     mean = mean_of(x);

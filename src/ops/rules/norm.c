@@ -1,6 +1,6 @@
-/* Normalisations made of others: rms_norm, group_norm (the map itself is _native_group_norm), instance_norm (batch norm
- * of each sample's channels), cosine_similarity. Half precision is computed in float and rounded once. Tests:
- * tests/ops/, tests/python/test_norm_layers.py. */
+/* Normalisations made of others: rms_norm (of _fused_rms_norm, rms_norm.c, where the weight's dtype allows), group_norm
+ * (the map itself is _native_group_norm), instance_norm (batch norm of each sample's channels), cosine_similarity. Half
+ * precision is computed in float and rounded once. Tests: tests/ops/, tests/python/test_norm_layers.py. */
 #include <float.h>
 
 #include "ops/internal.h"
@@ -27,6 +27,23 @@ static wk_value eps_of(const wk_value *eps, const wk_tensor *x) {
   return wk__v_double(x->dtype == WK_FLOAT64 ? DBL_EPSILON : FLT_EPSILON);
 }
 
+/* Whether all is computed in the dtype that x alone would be. */
+static bool is_of_one_kind(const wk_tensor *x, const wk_tensor *weight) {
+  wk_dtype own = wk__computed_in((wk_dtype)x->dtype);
+  wk_dtype others = weight ? wk__computed_in((wk_dtype)weight->dtype) : own;
+  return own == WK_FLOAT64 ? others == WK_FLOAT32 || others == WK_FLOAT64 : own == WK_FLOAT32 && others == own;
+}
+
+static wk_status call_fused(wk__call *c) {
+  WK__ARGS(rms_norm);
+  const wk_value args[] = {c->args[A_input], c->args[A_normalized_shape], c->args[A_weight], c->args[A_eps]};
+  wk_value results[2] = {{0}};
+  WK_TRY(wk_call(WK__OP(_fused_rms_norm), args, NULL, results));
+  c->results[0] = results[0];
+  wk_value_release(&results[1]);
+  return WK_OK;
+}
+
 wk_status wk__compose_rms_norm(wk__call *c) {
   wk_tensor *x = c->args[WK__ARG(rms_norm, input)].tensor, *weight = wk__arg_tensor(c, WK__ARG(rms_norm, weight));
   const wk_value *shape = &c->args[WK__ARG(rms_norm, normalized_shape)];
@@ -37,6 +54,7 @@ wk_status wk__compose_rms_norm(wk__call *c) {
   WK_TRY(wk__check_norm_shape(x, shape, ""));
   WK_TRY(check_floating(x, "rms_norm"));
   if (weight) WK_TRY(wk__check_norm_parameter(weight, shape, "weight"));
+  if (is_of_one_kind(x, weight)) return call_fused(c);
   for (uint32_t d = 0; d < shape->count; d++) dims[d] = wk_int_of((int64_t)d - shape->count);
   wk_scope scope;
   wk_scope_begin(&scope);
@@ -146,7 +164,7 @@ void wk__lower_native_group_norm(wk__lower *l) {
   wk__k_store(l->h, &to, wk__k_fma(l->h, x, factor, wk__k_load(l->h, &shift)));
 }
 
-/* Of x with float values. */
+/* The kernels over images read and write small floats as they are. */
 static wk_tensor *normalise_groups(wk__call *c, wk_tensor *x, wk_tensor *weight, wk_tensor *bias) {
   groups g = groups_of(x, wk_int_of(wk__arg_int(c, WK__ARG(group_norm, num_groups))));
   wk_value eps = c->args[WK__ARG(group_norm, eps)];
@@ -201,8 +219,9 @@ static wk_status give_group_sums(wk__vjp *v, const groups *s) {
 
 /* What is to be differentiated again counts in that mean and deviation are the input's own. */
 static wk_status give_group_parts(wk__vjp *v, const groups *s) {
-  wk_tensor *x = v->args[N(input)].tensor, *g = v->grads[0], *h = g;
+  wk_tensor *x = in_float(v->args[N(input)].tensor), *g = in_float(v->grads[0]), *h = g;
   wk_int last = wk_int_of(-1), dims[WK_MAX_DIMS];
+  if (!x || !g) return wk_error_category();
   wk_int rest = wk_int_mul(s->each, s->places);
   wk_tensor *rows = shaped(x, s->samples, s->count, rest);
   wk_tensor *var = wk_var_correction(rows, &last, 1, wk__v_int(0), true);
@@ -250,11 +269,8 @@ wk_status wk__compose_group_norm(wk__call *c) {
   WK_TRY(check_floating(x, "GroupNormKernelImpl"));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *wide = in_float(x), *y = NULL;
-  if (wide && wk_int_eq(x->numel, wk_int_of(0)))
-    y = wk_clone(wide, NULL);
-  else if (wide)
-    return finish(c, &scope, of_layout(normalise_groups(c, wide, weight, bias), x));
+  if (!wk_int_eq(x->numel, wk_int_of(0))) return finish(c, &scope, of_layout(normalise_groups(c, x, weight, bias), x));
+  wk_tensor *y = wk_clone(in_float(x), NULL);
   if (weight) y = wk_mul(y, per_channel(weight, x));
   if (bias) y = plus(y, per_channel(bias, x));
   return finish(c, &scope, of_layout(y, x));
