@@ -18,10 +18,11 @@ void wk__segment_note_versions(wk__segment *g, const uint64_t *seen) {
   g->tensor_epoch = atomic_load_explicit(&wk__tensor_epoch, memory_order_relaxed);
 }
 
-/* The whole price of an unchanged model: one comparison a dictionary. */
-static bool versions_hold(const wk__segment *g) {
+/* The whole price of an unchanged model: one comparison a dictionary. `dicts`: theirs alone. */
+static bool versions_hold(const wk__segment *g, bool dicts) {
   const struct wk__version *v = g->versions;
   for (int64_t i = 0; i < g->recording->versioned_count; i++) {
+    if (dicts && !v[i].at) continue;
     if (v[i].place && *v[i].place != g->recording->versioned[i]) return false; /* it may be gone */
     uint64_t now = WK_LIKELY(v[i].at != NULL) ? WK__DICT_VERSION(*v[i].at) : wk__version_of(g->recording->versioned[i]);
     if (WK_UNLIKELY(now != v[i].seen)) return false;
@@ -30,10 +31,11 @@ static bool versions_hold(const wk__segment *g) {
 }
 
 /* What was found in a type or function is not read again: it may be another when that has changed. */
-static bool types_hold(const wk__segment *g) {
+static bool types_hold(const wk__session *s, const wk__segment *g) {
   for (int64_t i = 0; i < g->recording->versioned_count; i++) {
     PyObject *o = g->recording->versioned[i];
-    if (!g->versions[i].at && wk__version_of(o) != g->versions[i].seen) return false;
+    if (g->versions[i].at || wk__version_of(o) == g->versions[i].seen) continue;
+    if (!PyType_Check(o) || !wk__type_is_as_pictured(s->compiled, g->recording, (PyTypeObject *)o)) return false;
   }
   return true;
 }
@@ -464,9 +466,9 @@ static const wk__read *failing_guard(guard_run *g) {
       wk__default_dtype() != s->default_dtype || wk__autocast_mode() != s->autocast ||
       !wk__device_equal(wk__thread.default_device, s->default_device) || b->overrides(b->state) != s->overrides)
     return &wk__guard_of_modes;
-  if (!versions_hold(s)) {
-    if (!types_hold(s)) return &wk__guard_of_modes;
-    const wk__read *failing = first_failing(g, s->fixed, s->fixed_count);
+  if (!versions_hold(s, false)) {
+    if (!types_hold(g->session, s)) return &wk__guard_of_modes;
+    const wk__read *failing = versions_hold(s, true) ? NULL : first_failing(g, s->fixed, s->fixed_count);
     if (failing) return failing;
     wk__segment_note_versions(s, NULL);
   }

@@ -366,6 +366,11 @@ int64_t wk__segment_evaluate(const wk__segment *segment, wk_int x);
 void wk__segment_put_values(wk__segment *segment, PyObject **steal_values); /* registers that are not needed any more */
 /* As they are now, or, given, as they were when they were read. */
 void wk__segment_note_versions(wk__segment *segment, const uint64_t *seen);
+/* class_attributes.c: the type has another version, and is the same for all that the recording has looked at. What it
+ * differs in will be known when it is captured again. */
+bool wk__type_is_as_pictured(wk__compiled *compiled, const wk__recording *r, PyTypeObject *type);
+/* One that has a picture; NULL: it is another dictionary. */
+PyObject *wk__class_of_dictionary(const wk__recording *r, PyObject *dict);  // -> borrowed
 /* Python's random numbers are drawn by guards (capture/draws.c): one of them, NULL without an exception; all are as if
  * they had not been drawn; or they have been. */
 PyObject *wk__draw_again(wk__session *session, PyObject *random, const wk__read *read);  // -> new

@@ -537,7 +537,7 @@ PyObject *wk__new_instance(wk__frame *f, wk__recording *r, PyTypeObject *t, PyOb
   if (t->tp_base != &PyBaseObject_Type && !wk__arguments_usable(f, args, count, names))
     return NULL; /* C code fills it */
   if (t->tp_finalize || t->tp_del) return wk__refuse(f, "a new %s, which has a destructor", t->tp_name);
-  if (!wk__is_python_class(t) || wk__depend_on_type(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
+  if (!wk__is_python_class(t) || wk__depend_on_look_ups(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
   return wk__plain_call(f, callable, args, count, names);
 }
 
@@ -804,7 +804,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   PyObject *inner = wk__compiled_function(BINDING, callable);
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);
   if (t->tp_flags & Py_TPFLAGS_HEAPTYPE && wk__is_python_instance(callable)) {
-    if (wk__depend_on_type(r, t) < 0) return NULL;
+    if (wk__depend_on_look_ups(r, t) < 0) return NULL;
     PyObject *special = wk__special_of_c(callable, "__call__");
     if (special) return wk__call_special(f, r, special, callable, args, count, names);
     return enter(f, callable, args, count, names);

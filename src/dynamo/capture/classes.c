@@ -24,7 +24,7 @@ static bool note(wk__frame *f, wk__recording *r, PyObject *class) {
   PyObject *mro = ((PyTypeObject *)class)->tp_mro;
   for (Py_ssize_t i = 1; mro && i < PyTuple_GET_SIZE(mro); i++) {
     PyObject *base = PyTuple_GET_ITEM(mro, i);
-    if (!wk__is_made_class(r, base) && wk__depend_on_type(r, (PyTypeObject *)base) < 0) return false;
+    if (!wk__is_made_class(r, base) && wk__depend_on_look_ups(r, (PyTypeObject *)base) < 0) return false;
   }
   if (wk__map_set(&r->made_classes, key_of(class), class) != WK_OK) return wk__refuse(f, "out of memory"), false;
   wk__note_made(r, class);

@@ -2,6 +2,7 @@
  * checks, weak references, deep copies.
  * In: such a call. Out: its result, with a read or check for everything that it depends on. Tests:
  * tests/python/capture/test_guards.py. */
+#include "dynamo/capture/class_attributes.h"
 #include "dynamo/capture/ends.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
@@ -9,6 +10,15 @@
 #include "dynamo/cpython/objects.h"
 
 #define BINDING (f->session->binding)
+
+/* The class that a method of C code is of. */
+static PyTypeObject *class_of_method(PyObject *callable) {  // -> borrowed, NULL: it is no such thing
+  PyObject *where = PyObject_GetAttrString(callable, "__objclass__");
+  bool class = where && PyType_Check(where);
+  Py_XDECREF(where); /* its class has it */
+  PyErr_Clear();
+  return class ? (PyTypeObject *)where : NULL;
+}
 
 bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                               PyObject *const *args, Py_ssize_t count, PyObject **out) {
@@ -20,11 +30,15 @@ bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, co
     *out = wk__get_attribute(f, r, self, args[0]); /* whoever has this method, its class has no other way */
     return true;
   }
-  PyObject *where = wk__is_python_instance(self) ? PyObject_GetAttrString(callable, "__objclass__") : NULL;
-  const PyTypeObject *class = where && PyType_Check(where) ? (PyTypeObject *)where : NULL;
+  bool of_class = PyType_Check(self) && !wk__is_made_class(r, self) && class_of_method(callable) == &PyType_Type;
+  if (of_class && gets) *out = wk__get_usual_attribute_of_class(f, r, self, args[0]);
+  if (of_class && !gets) {
+    int status = wk__set_usual_attribute_of_class(f, r, self, args[0], sets ? args[1] : NULL);
+    *out = status < 0 ? NULL : Py_NewRef(Py_None);
+  }
+  if (of_class) return true;
+  const PyTypeObject *class = wk__is_python_instance(self) ? class_of_method(callable) : NULL;
   bool usual = class && class->tp_getattro == PyObject_GenericGetAttr && class->tp_setattro == PyObject_GenericSetAttr;
-  Py_XDECREF(where); /* its class has it */
-  PyErr_Clear();
   if (!usual) return false;
   if (gets)
     *out = wk__get_usual_attribute(f, r, self, args[0]);

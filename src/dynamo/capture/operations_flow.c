@@ -63,7 +63,7 @@ PyObject *wk__op_enter(wk__frame *f, PyObject *manager, PyObject **out_exit) {
   if (!own_mode && !wk__is_python_instance(manager))
     return wk__refuse(f, "a context manager of C code (%s)", Py_TYPE(manager)->tp_name);
   if (!wk__operators_are_noted(r, manager)) return wk__refuse(f, "an __enter__ of C code");
-  if (wk__depend_on_type(r, Py_TYPE(manager)) < 0) return wk__failed(f, r);
+  if (wk__depend_on_look_ups(r, Py_TYPE(manager)) < 0) return wk__failed(f, r);
   PyObject *result = wk__plain_enter(f, manager, out_exit);
   if (own_mode) r->packs |= wk__thread.saver != f->session->saver_at_start;
   bool bound = result && *out_exit && PyMethod_Check(*out_exit) && wk__recording_of(f) == r;

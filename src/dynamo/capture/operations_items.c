@@ -3,6 +3,7 @@
 #include "dynamo/capture/operations.h"
 
 #include "autograd/autograd.h"
+#include "dynamo/capture/class_attributes.h"
 #include "dynamo/capture/ends.h"
 #include "dynamo/capture/operation_parts.h"
 #include "dynamo/reads.h"
@@ -187,7 +188,7 @@ static bool has_setter_of_python(PyTypeObject *type, PyObject *name) {
 
 int wk__set_usual_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
   static const wk__reg none[WK__MODULE_PARTS] = {-1, -1, -1};
-  if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return wk__failed_int(f, r);
+  if (wk__depend_on_look_ups(r, Py_TYPE(owner)) < 0) return wk__failed_int(f, r);
   if (has_setter_of_python(Py_TYPE(owner), name)) return PyObject_GenericSetAttr(owner, name, value);
   return set_and_note(f, r, owner, name, value, none, PyObject_GenericSetAttr);
 }
@@ -214,7 +215,7 @@ static int set_of_c_object(wk__frame *f, wk__recording *r, PyObject *owner, PyOb
 
 static int set_by_property(wk__frame *f, wk__recording *r, PyObject *steal_setter, PyObject *owner, PyObject *value) {
   PyObject *args[] = {owner, value}, *result = NULL;
-  if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return wk__failed_int(f, r);
+  if (wk__depend_on_look_ups(r, Py_TYPE(owner)) < 0) return wk__failed_int(f, r);
   result = wk__call_of_property(f, r, steal_setter, args, value ? 2 : 1);
   Py_XDECREF(result);
   return result ? 0 : -1;
@@ -229,6 +230,7 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   if (wk__is_own_context(f, owner)) return set_attribute_of_context(f, r, owner, name, value);
   if (wk__is_own_object(r, owner)) return wk__plain_set_attr(f, owner, name, value);
   if (wk__is_made_class(r, owner)) return wk__plain_set_attr(f, owner, name, value);
+  if (PyType_Check(owner)) return wk__set_attribute_of_class(f, r, owner, name, value);
   if (PyModule_CheckExact(owner) && value) return wk__set_in_module(f, r, PyModule_GetDict(owner), name, value);
   bool of_c = wk__is_thread_local(r, owner) || (wk__is_foreign(r, owner) && wk__is_random(owner));
   if (of_c && value) return set_of_c_object(f, r, owner, name, value);

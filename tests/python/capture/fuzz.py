@@ -62,6 +62,25 @@ class Cell:
         return Cell(self.t + (other.t if isinstance(other, Cell) else other), self.k)
 
 
+class Counted:
+    count = 0
+    level = 2
+    last = None
+
+    def up(self):
+        type(self).count += 1
+        return self.count
+
+    @classmethod
+    def note(cls, t):
+        cls.last = t
+        return cls.level
+
+
+class Further(Counted):
+    pass
+
+
 class Items(dict):
     __getattr__, __setattr__, __delattr__ = dict.__getitem__, dict.__setitem__, dict.__delitem__
     seen = property(dict.copy, dict.update)
@@ -681,6 +700,7 @@ class Program(Objects):
             (self.scan, 0.8),
             (self.rates, 0.8),
             (self.by_c_code, 0.8),
+            (self.of_class, 1),
             (self.early, 0.7),
             (self.random_numbers, 0.5),
             (self.about_sizes, 8 if self.sizes else 0),
