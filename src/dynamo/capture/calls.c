@@ -646,7 +646,8 @@ static bool python_by_code(wk__frame *f, wk__recording *r, PyObject *function, P
                            PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **out) {
   PyObject *name = ((PyFunctionObject *)function)->func_name;
   bool of_class = PyUnicode_CompareWithASCIIString(name, "_process_class") == 0 ||
-                  PyUnicode_CompareWithASCIIString(name, "namedtuple") == 0;
+                  PyUnicode_CompareWithASCIIString(name, "namedtuple") == 0 ||
+                  PyUnicode_CompareWithASCIIString(name, "_create_") == 0;
   if (of_class) return wk__class_function_call(f, r, function, callable, args, count, names, out);
   bool members = !names && count == 1 && PyUnicode_CompareWithASCIIString(name, "_get_protocol_attrs") == 0;
   if (members) return wk__protocol_members(f, r, function, args[0], out);
