@@ -70,6 +70,7 @@ struct wk__session {
   PyCodeObject *root_code;
   wk__mode_kind mode;
   wk__activation *innermost;
+  bool steps_plainly;       /* an instruction is being run plainly, and has called nothing yet */
   bool entering;            /* the next frame is entered by an instruction that does nothing else */
   const wk__frame *handing; /* borrowed: its instruction hands on what the frames give that it runs; NULL */
   /* capturing */

@@ -209,12 +209,22 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
 
 static bool is_data_descriptor(PyObject *d) { return d && Py_TYPE(d)->tp_descr_set; }
 
-/* Code of a metaclass finds it, which is evaluated: its __getattribute__, or its __getattr__ where there is nothing. */
-static bool is_found_by_metaclass(PyObject *class, PyObject *name) {
-  PyObject *way = PyUnicode_InternFromString("__getattribute__");
-  bool usual = way && wk__type_attribute(Py_TYPE(class), way) == wk__type_attribute(&PyType_Type, way);
-  Py_XDECREF(way);
-  return !usual || (!wk__type_attribute((PyTypeObject *)class, name) && !wk__type_attribute(Py_TYPE(class), name));
+static bool has_own_getattribute(const PyTypeObject *meta) {
+  PyObject *name = PyUnicode_InternFromString("__getattribute__");
+  bool own = !name || wk__type_attribute((PyTypeObject *)meta, name) != wk__type_attribute(&PyType_Type, name);
+  Py_XDECREF(name);
+  return own;
+}
+
+/* A name is looked up in a class and in its metaclass, whose data descriptors stand before it. */
+static wk__in_classes look_up_in_class(wk__frame *f, wk__recording *r, PyTypeObject *class, PyObject *name,
+                                       PyObject **out_new) {
+  PyTypeObject *meta = Py_TYPE(class);
+  PyObject *in_meta = wk__type_attribute(meta, name);
+  wk__in_classes how = WK__NOT_IN_CLASSES;
+  if (!is_data_descriptor(in_meta)) how = wk__look_up_in_classes(f, r, class, NULL, name, out_new);
+  if (how != WK__NOT_IN_CLASSES || (in_meta && wk__type_attribute(class, name))) return how;
+  return wk__look_up_in_classes(f, r, meta, NULL, name, out_new);
 }
 
 /* In a type, or through super(): found in classes alone. `get`: as usual, or type.__getattribute__. */
@@ -223,18 +233,19 @@ static PyObject *attribute_of_class(wk__frame *f, wk__recording *r, PyTypeObject
   bool of_type = PyType_Check(owner);
   if (wk__depend_on_look_ups(r, type) < 0) return failed(f, r);
   if (of_type && wk__depend_on_look_ups(r, Py_TYPE(owner)) < 0) return failed(f, r);
-  if (of_type && get == PyObject_GetAttr && is_found_by_metaclass(owner, name)) return get(owner, name);
-  PyObject *of_metaclass = of_type ? wk__type_attribute(Py_TYPE(owner), name) : NULL, *found = NULL;
-  PyObject *behind = Py_TYPE(owner) == &PySuper_Type ? PyObject_GetAttrString(owner, "__thisclass__") : NULL;
+  if (of_type && get == PyObject_GetAttr && has_own_getattribute(Py_TYPE(owner)))
+    return get(owner, name); /* evaluated */
+  PyObject *behind = of_type ? NULL : PyObject_GetAttrString(owner, "__thisclass__"), *found = NULL;
   Py_XDECREF(behind); /* its owner has it */
   wk__in_classes how =
-      is_data_descriptor(of_metaclass) ? WK__NOT_IN_CLASSES : wk__look_up_in_classes(f, r, type, behind, name, &found);
-  bool in_metaclass = how == WK__NOT_IN_CLASSES && of_metaclass && !wk__type_attribute(type, name);
-  if (in_metaclass) how = wk__look_up_in_classes(f, r, Py_TYPE(owner), NULL, name, &found);
+      of_type ? look_up_in_class(f, r, type, name, &found) : wk__look_up_in_classes(f, r, type, behind, name, &found);
   if (how == WK__CLASSES_FAILED) return failed(f, r);
   if (how == WK__READ_IN_CLASSES) return found;
+  PyObject *of_metaclass = of_type ? wk__type_attribute(Py_TYPE(owner), name) : NULL;
+  bool by_code =
+      of_type && !of_metaclass && !wk__type_attribute(type, name); /* the metaclass's __getattr__, evaluated */
   found = get(owner, name);
-  if (!found || was_given_up(f, r) || how == WK__WRITTEN_IN_CLASSES) return found;
+  if (!found || by_code || was_given_up(f, r) || how == WK__WRITTEN_IN_CLASSES) return found;
   if (of_metaclass && Py_TYPE(of_metaclass) == &PyProperty_Type) return found; /* its getter has been evaluated */
   if (wk__is_found_in_made_class(r, type, behind, name)) return found;
   if (PyMethod_Check(found)) wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
