@@ -141,6 +141,22 @@ static PyObject *int_of_expression(const guard_run *g, wk_int x) {  // -> new
   return NULL;
 }
 
+/* The program has asked its hash once. */
+bool wk__hashes_by_python(PyObject *key) {
+  if (!(Py_TYPE(key)->tp_flags & Py_TPFLAGS_HEAPTYPE) || Py_TYPE(key)->tp_hash == PyBaseObject_Type.tp_hash)
+    return false;
+  PyObject *name = PyUnicode_InternFromString("__hash__");
+  PyObject *found = name ? wk__type_attribute(Py_TYPE(key), name) : NULL;
+  Py_XDECREF(name);
+  return found && PyFunction_Check(found);
+}
+PyObject *wk__from_dict_by_identity(PyObject *dict, PyObject *key) {
+  PyObject *other, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &other, &value);)
+    if (other == key) return value;
+  return NULL;
+}
+
 /* What a read finds; NULL with no exception when there is nothing. */
 static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
   PyObject *a = read->a >= 0 && read->kind > WK__READ_STACK ? g->values[read->a] : NULL;
@@ -173,8 +189,10 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
     case WK__READ_SYMBOLIC:
       return int_of_expression(g, (wk_int){read->b});
     case WK__READ_COMPUTED: {
-      PyObject *made =
-          PyObject_CallFunctionObjArgs(read->object, a, read->b >= 0 ? g->values[read->b] : NULL, (PyObject *)NULL);
+      PyObject *second = read->b >= 0 ? g->values[read->b] : NULL;
+      PyObject *made = wk__counts_calls(read->object)
+                           ? wk__ask(g->session, read->object, a, second)
+                           : PyObject_CallFunctionObjArgs(read->object, a, second, (PyObject *)NULL);
       if (!made) PyErr_Clear();
       return made;
     }
@@ -330,6 +348,8 @@ static bool read_holds(const guard_run *g, const wk__read *read) {
   return same;
 }
 
+const wk__read wk__guard_of_modes, wk__guard_of_sizes, wk__guard_of_memory;
+
 /* ---- numbers and sizes that differ this time ---- */
 
 /* One bit of the word is taken: a size of dim 63 that changes is a constant of each capture. */
@@ -366,21 +386,6 @@ static bool note_changing(const guard_run *g, const wk__read *failing) {
   uint64_t path = r->registers[reg].path; /* 0: the number is computed of others */
   if (path) wk__mark_changing(s->compiled, path, dims);
   return true;
-}
-
-const wk__read wk__guard_of_modes, wk__guard_of_sizes, wk__guard_of_memory;
-
-/* Runs reads and checks; the first one that does not hold, or NULL. Where only a size or a number is another one the
- * others are looked at, too, so that all of them are known at the next capture. */
-static const wk__read *first_failing(const guard_run *g, const wk__read *reads, int64_t count) {
-  const wk__read *first = NULL;
-  for (int64_t i = 0; i < count; i++) {
-    if (WK_UNLIKELY(!g->segment->owner)) return &wk__guard_of_memory; /* what guards have run ended a model of it */
-    if (read_holds(g, &reads[i])) continue;
-    if (!first) first = &reads[i];
-    if (!note_changing(g, &reads[i])) break;
-  }
-  return first;
 }
 
 /* ---- symbols ---- */
@@ -430,6 +435,29 @@ static bool sizes_hold(guard_run *g) {
   for (int64_t i = 0; i < wk__shape_env_guard_count(env); i++)
     if (!guard_holds(s, wk__shape_env_guard(env, i))) return false;
   return s->symbols_hold = true;
+}
+
+static bool symbols_are_read(const guard_run *g) {
+  const wk__recording *r = g->segment->recording;
+  bool read = r->symbol_count > 0;
+  for (int64_t i = 0; i < r->symbol_count && read; i++) read = r->symbols[i].counted || g->values[r->symbols[i].reg];
+  return read;
+}
+
+/* Runs reads and checks; the first one that does not hold, or NULL. Where only a size or a number is another one the
+ * others are looked at, too, so that all of them are known at the next capture. */
+static const wk__read *first_failing(guard_run *g, const wk__read *reads, int64_t count) {
+  const wk__read *first = NULL;
+  for (int64_t i = 0; i < count; i++) {
+    if (WK_UNLIKELY(!g->segment->owner)) return &wk__guard_of_memory; /* what guards have run ended a model of it */
+    bool counts = reads[i].kind == WK__READ_COMPUTED && wk__counts_calls(reads[i].object);
+    if (counts && first) break; /* the program does not come to that call */
+    if (counts && symbols_are_read(g) && !sizes_hold(g)) return &wk__guard_of_sizes;
+    if (read_holds(g, &reads[i])) continue;
+    if (!first) first = &reads[i];
+    if (!note_changing(g, &reads[i])) break;
+  }
+  return first;
 }
 
 /* Inputs that the graph writes have memory of their own: what was captured did not see a write through another one. */
@@ -522,6 +550,7 @@ static void note_failure(wk__session *s, wk__segment *g, const wk__read *failing
 /* Whether the guards of a retained segment hold, which it gives up if they do not. */
 static bool holds(wk__session *s, wk__segment *g, wk__activation **frames, PyObject ***out_values) {
   PyObject **values = make_values(g);
+  s->asked_next = 0;
   wk__map let_go = {0};
   guard_run run = {.segment = g, .session = s, .frames = frames, .values = values, .let_go = &let_go};
   const wk__read *failing = values ? failing_guard(&run) : &wk__guard_of_memory;

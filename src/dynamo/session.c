@@ -290,7 +290,11 @@ static int seek(wk__session *s) {
   }
   PyObject **values = NULL;
   bool full = false;
+  if (WK_UNLIKELY(s->asked_count) && !s->asks_ahead) wk__forget_asked(s);
+  s->asks_ahead = false;
   wk__segment *found = wk__segment_find(s, &values, &full);
+  s->asked_next = 0;
+  if (WK_UNLIKELY(s->asked_count) && found) wk__forget_asked(s);
   int status = found ? wk__segment_replay(s, found, values) : 0;
   if (WK_UNLIKELY(s->drawn_state != NULL)) (status > 0 ? wk__undo_draws : wk__forget_draws)(s);
   if (found && status <= 0) {
@@ -306,6 +310,7 @@ static int seek(wk__session *s) {
   forget_failure(s);
   if (plain) {
     go_away(s);
+    wk__forget_asked(s);
     return 0;
   }
   s->captures++;
@@ -699,6 +704,7 @@ static bool replay_at_once(wk__session *s, PyObject *function, PyObject *const *
   s->innermost = &a;
   wk__segment *found = wk__segment_find(s, &values, &full);
   s->innermost = NULL;
+  s->asks_ahead = true;
   if (!found) return false;
   if (!is_whole_call(found)) {
     wk__undo_draws(s);
@@ -708,6 +714,7 @@ static bool replay_at_once(wk__session *s, PyObject *function, PyObject *const *
   }
   int status = wk__segment_replay(s, found, values);
   if (WK_UNLIKELY(s->drawn_state != NULL)) (status > 0 ? wk__undo_draws : wk__forget_draws)(s);
+  wk__forget_asked(s);
   if (status > 0) s->mode = WK__MODE_OFF; /* the graph failed: made plainly the call fails where it has to */
   *out_result = status == 0 ? s->returned : NULL;
   return status <= 0;
@@ -731,6 +738,8 @@ static void end_session(wk__session *s) {
   PyMem_Free(s->start_codes);
   PyMem_Free(s->start_offsets);
   wk__session_drop_retired(s);
+  wk__forget_asked(s);
+  PyMem_Free(s->asked);
   if (s->buried_count) wk__session_drop_buried(s);
 }
 

@@ -113,6 +113,9 @@ struct wk__session {
   int target_depth;                   /* UNWIND: the frame that goes on */
   PyObject **values;                  /* owned references, by register, of the target */
   PyObject *returned;                 /* owned: what the root is to return; NULL */
+  struct wk__asked *asked;            /* (asked_count) owned: what guards have called here that counts its calls; */
+  int asked_count, asked_next;        /* the next one is that of whoever calls now */
+  bool asks_ahead;                    /* it is what the guards of a call without a frame have called */
   PyObject *drawn_from, *drawn_state; /* owned: whose random numbers guards have drawn, as it was before; NULL */
 };
 
@@ -374,6 +377,15 @@ bool wk__type_is_as_pictured(wk__compiled *compiled, const wk__recording *r, PyT
 PyObject *wk__class_of_dictionary(const wk__recording *r, PyObject *dict);  // -> borrowed
 /* Python's random numbers are drawn by guards (capture/draws.c): one of them, NULL without an exception; all are as if
  * they had not been drawn; or they have been. */
+/* asked.c: as a call of `function`, which may have been made here already; a, b: NULL: there is no such argument. NULL
+ * with an exception. */
+PyObject *wk__ask(wk__session *session, PyObject *function, PyObject *a, PyObject *b);  // -> new
+/* The next such call that guards have made is this one: *out_new, NULL with an exception, is what came of it. */
+bool wk__was_asked(wk__session *session, PyObject *function, PyObject *a, PyObject *b, PyObject **out_new);
+void wk__forget_asked(wk__session *session);
+/* object_calls.c: the function has a cache, or calls one that has; both are such, with the same arguments. */
+bool wk__counts_calls(PyObject *function);
+bool wk__is_same_call(PyObject *function, PyObject *other);
 PyObject *wk__draw_again(wk__session *session, PyObject *random, const wk__read *read);  // -> new
 void wk__undo_draws(wk__session *session);
 void wk__forget_draws(wk__session *session);

@@ -313,13 +313,25 @@ static wk__reg weak_key(wk__frame *f, wk__recording *r, PyObject *key) {
   return wk__reg_find(r, key);
 }
 
+/* The look-up asks a __hash__ of Python, which is evaluated once: nothing else may ask it, nor be refused behind that.
+ * Guards find the key by its identity. */
+static bool is_found_as_itself(wk__recording *r, wk__reg dict, PyObject *owner, PyObject *key) {
+  bool known = wk__is_foreign(r, key) && wk__reg_find(r, key) >= 0 && dict >= 0;
+  const wk__register *g = known ? &r->registers[dict] : NULL;
+  return g && !g->written && !g->names && wk__from_dict_by_identity(owner, key) && wk__reg_constant(r, key) >= 0;
+}
+
 /* A dict's item, or that it has none. */
 static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   if (Py_TYPE(key) == wk__weak_reference_type() && asks_python(f, key))
     return wk__refuse(f, "a weak reference as key, whose object is compared by Python code");
+  bool by_python = wk__hashes_by_python(key);
+  if (by_python && !is_found_as_itself(r, reg, owner, key))
+    return wk__refuse(f, "a dict's key whose hash Python code gives");
   PyObject *found = PyDict_GetItemWithError(owner, key);
   if (!found && PyErr_Occurred()) return NULL;
-  bool plain = wk__is_plain_value(BINDING, key) || is_tuple_of_constants(f, r, key) || is_own_frozen_set(f, r, key);
+  bool plain =
+      by_python || wk__is_plain_value(BINDING, key) || is_tuple_of_constants(f, r, key) || is_own_frozen_set(f, r, key);
   wk__reg key_reg = plain ? -1 : wk__reg_find(r, key);
   bool written = wk__was_written(r, reg, key);
   wk__reg weak = found && !written && key_reg < 0 && !plain ? weak_key(f, r, key) : -1;
