@@ -298,3 +298,30 @@ def test_static_attributes_are_guarded():
     assert torch.equal(compiled(x, o), x * 2)
     x.width = 5
     assert torch.equal(compiled(x, x), x * 2)
+
+
+def test_class_patterns_of_builtin_classes_and_of_others():
+    def f(x, subject):
+        match subject:
+            case Point(x=1):
+                return x * 2
+            case float(b) | bool(b):
+                return x + b
+            case str():
+                return x * 3
+            case {"k": list(items)}:
+                return x * len(items)
+            case [int(a), *_]:
+                return x * a
+            case list() | dict():
+                return x * 4
+            case Held(value=value):
+                return x * value
+        return x * 5
+
+    held = Held.__new__(Held)
+    held.value = 6
+    subjects = [Point(1, 2), Point(2, 2), 2.5, "text", {"k": [1, 2]}, {"k": 3}, [7, "a"], [], {}, held, None, {1, 2}]
+    compiled = torch.compile(f, fullgraph=True)
+    for subject in [*subjects, *subjects]:
+        assert torch.equal(compiled(torch.ones(2), subject), f(torch.ones(2), subject)), subject
