@@ -459,6 +459,8 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
   }
   if (wk__is_own_proxy(r, self)) return wk__call_looking(f, callable, args, count, names);
   if (t == &PyGen_Type) return wk__call_looking(f, callable, args, count, names);
+  bool binds = PyFunction_Check(self) && strcmp(name, "__get__") == 0 && !names;
+  if (binds) return wk__plain_call(f, callable, args, count, names); /* it looks at nothing */
   bool own_exception = PyExceptionInstance_Check(self) && !wk__is_foreign(r, self);
   if (own_exception) return wk__made_exception(f, r, callable, args, count, names);
   bool chains = PyType_Check(self) && wk__is_itertool((PyTypeObject *)self) && strcmp(name, "from_iterable") == 0;

@@ -325,3 +325,34 @@ def test_class_patterns_of_builtin_classes_and_of_others():
     compiled = torch.compile(f, fullgraph=True)
     for subject in [*subjects, *subjects]:
         assert torch.equal(compiled(torch.ones(2), subject), f(torch.ones(2), subject)), subject
+
+
+def test_functions_are_bound_by_their_own_method():
+    def scaled(self, x):
+        return x * self
+
+    class Several:
+        @functools.singledispatchmethod
+        def go(self, value, x):
+            return x * 0
+
+        @go.register
+        def _(self, value: int, x):
+            return x * value
+
+        @go.register
+        def _(self, value: str, x):
+            return x + len(value)
+
+    several = Several()
+
+    def f(x, value):
+        bound = scaled.__get__(len(str(value)))
+        return bound(x) + several.go(value, x), bound
+
+    compiled = torch.compile(f, fullgraph=True)
+    for value in (2, "ab", 2.5, 3, "abc", 2):
+        for _ in range(2):
+            (y, bound), (expected, plain) = compiled(torch.ones(2), value), f(torch.ones(2), value)
+            assert torch.equal(y, expected)
+            assert bound.__func__ is scaled and bound.__self__ == plain.__self__
