@@ -365,7 +365,7 @@ static bool is_constant(wk__frame *f, wk__recording *r, PyObject *o, int depth) 
   wk_int symbol;
   if (wk__is_identity(r, o)) return false;
   bool changes = wk__symbolic_int(r, o, &symbol) || wk__float_register(r, o) >= 0;
-  if (changes && depth == 0) return false;
+  if (changes && depth == 0 && !f->session->compiled->options.fullgraph) return false;
   if (wk__is_plain_value(BINDING, o)) {
     if (changes) wk__settle(r, o);
     return true;

@@ -313,6 +313,11 @@ static wk__reg weak_key(wk__frame *f, wk__recording *r, PyObject *key) {
   return wk__reg_find(r, key);
 }
 
+static bool is_fixed_key(const wk__recording *r, PyObject *key) {
+  wk__reg reg = wk__reg_find(r, key);
+  return reg >= 0 && r->registers[reg].fixed;
+}
+
 /* The look-up asks a __hash__ of Python, which is evaluated once: nothing else may ask it, nor be refused behind that.
  * Guards find the key by its identity. */
 static bool is_found_as_itself(wk__recording *r, wk__reg dict, PyObject *owner, PyObject *key) {
@@ -325,7 +330,7 @@ static bool is_found_as_itself(wk__recording *r, wk__reg dict, PyObject *owner, 
 static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   if (Py_TYPE(key) == wk__weak_reference_type() && asks_python(f, key))
     return wk__refuse(f, "a weak reference as key, whose object is compared by Python code");
-  bool by_python = wk__hashes_by_python(key);
+  bool by_python = !wk__is_plain_value(BINDING, key) && !is_fixed_key(r, key) && wk__hashes_by_python(key);
   if (by_python && !is_found_as_itself(r, reg, owner, key))
     return wk__refuse(f, "a dict's key whose hash Python code gives");
   PyObject *found = PyDict_GetItemWithError(owner, key);

@@ -110,3 +110,12 @@ def test_a_key_with_a_hash_of_python_is_found_again_in_one_graph():
         TABLE[FIRST] = value
         assert compiled(wick.ones(1), 1).item() == value + 1
     TABLE[FIRST] = 2.0
+
+
+def test_sizes_are_keys_of_a_cache_in_one_graph():
+    compiled = wick.compile(lambda x: x * table(x.shape[0])[0], fullgraph=True)
+    for rows in (2, 3, 4, 5, 3, 2):
+        assert compiled(wick.ones(rows)).tolist() == [float(rows)] * rows
+    compiled = wick.compile(lambda x, rate: x * table(rate)[0], fullgraph=True)
+    for rate in (0.5, 0.25, 1.5, 0.5):
+        assert compiled(wick.ones(1), rate).item() == rate
