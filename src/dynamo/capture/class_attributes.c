@@ -181,8 +181,9 @@ static wk__in_classes look_up(wk__frame *f, wk__recording *r, PyTypeObject *clas
   if (reg >= 0 && wk__was_written(r, reg, name)) return value ? WK__WRITTEN_IN_CLASSES : WK__NOT_IN_CLASSES;
   uint64_t path = wk__path_of_name(dict, name);
   if (wk__map_set(&r->names_asked, path, dict) != WK_OK) return WK__CLASSES_FAILED;
-  bool changes = r->changing && wk__map_get(r->changing, path);
-  if (!changes || is_special(name) || (value && !is_data(value))) return WK__NOT_IN_CLASSES;
+  bool apart = r->changing && wk__map_get(r->changing, path);
+  apart |= value && wk__has_destructor(value); /* which a constant of the segment would put off */
+  if (!apart || is_special(name) || (value && !is_data(value))) return WK__NOT_IN_CLASSES;
   r->last_fresh = NULL;
   if (guard_name(f, r, dict, name, value) < 0) return WK__CLASSES_FAILED;
   if (!value) return WK__NOT_IN_CLASSES;

@@ -373,3 +373,29 @@ def test_the_guard_says_which_class():
     for _ in range(2):
         compiled(wick.ones(1), s)
     assert any("vars(Base)['count'] == 0" in text for *_, text in compiled.recompiles())
+
+
+def test_what_a_class_held_ends_when_the_program_lets_go_of_it():
+    log = []
+
+    class Loud:
+        def __init__(self, number):
+            self.number = number
+
+        def __del__(self):
+            log.append(self.number)
+
+    class Holder:
+        held = None
+
+    def f(x):
+        return x * (1 if Holder.held is None else Holder.held.number + 1)
+
+    compiled = wick.compile(f)
+    for number in range(5):
+        Holder.held = Loud(number)
+        assert compiled(wick.ones(1)).item() == number + 1
+        log.append("held")
+        Holder.held = None
+        assert log == ["held", number]
+        log.clear()
