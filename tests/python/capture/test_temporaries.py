@@ -275,3 +275,25 @@ def test_an_argument_ends_also_where_nothing_is_captured_any_more():
             assert runs_with_ends(compiled, makers, LOG, KEPT) == plain, stance
     with torch._dynamo.config.patch(recompile_limit=1):
         assert runs_with_ends(torch.compile(program), makers, LOG, KEPT) == plain
+
+
+def test_a_call_with_a_star_whose_arguments_an_earlier_segment_began():
+    given = []
+
+    def callee(log, table, a, **named):
+        log.append("in")
+        table[len(log)] = named
+        a = None
+        log.append("out")
+        return len(log)
+
+    def program(x, o):
+        table = {}
+        y = x * callee(given, table, *[taken(o)], k=taken(o), **{"z": taken(o)})
+        return y + callee(given, table, *{1: taken(o)}.values()) + len(table)
+
+    makers = [lambda count=count: [Plain(i) for i in range(count)] for count in (4, 5, 6)]
+    expected = runs_with_ends(program, makers, LOG, KEPT)
+    seen = list(given)
+    given.clear()
+    assert runs_with_ends(torch.compile(program), makers, LOG, KEPT) == expected and given == seen
