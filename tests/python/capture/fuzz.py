@@ -603,7 +603,7 @@ class Program(Objects):
         if kind == 6:
             self.line(f"{name} = {self.pick(f'Falls(log, {t})', f'Cell({t})', '3', 'o')}")
             one = self.pick(name, f"Falls(log, {t})", f"[Falls(log, {t})]", t)
-            more = self.pick("", f", {one}", f", k={one}", f", Falls(log, {t}), k={name}", f", *[{one}]")
+            more = self.pick("", f", {one}", f", k={one}", f", Falls(log, {t}), k={name}")
             self.line(f"kept.append(rebinds(log, {one}{more}))")
             self.line(self.pick(f"{name} = None", f"rebinds(log, {name})", "pass"))
         elif kind == 0:
