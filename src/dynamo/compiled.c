@@ -162,6 +162,11 @@ static int compiled_traverse(PyObject *o, visitproc visit, void *arg) {
       if (!g->recording->registers[i].borrowed) Py_VISIT(g->recording->registers[i].object);
     for (int64_t i = 0; i < g->recording->versioned_count; i++)
       if (!g->versions[i].place) Py_VISIT(g->recording->versioned[i]);
+    for (int64_t i = 0; i < g->recording->picture_count; i++) {
+      Py_VISIT(g->recording->pictures[i].class);
+      Py_VISIT(g->recording->pictures[i].mro);
+      Py_VISIT(g->recording->pictures[i].held);
+    }
   }
   return 0;
 }

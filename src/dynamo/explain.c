@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "compile/report.h"
+#include "dynamo/cpython/objects.h"
 #include "dynamo/explain.h"
 
 static const char *const kind_names[] = {
@@ -95,8 +96,10 @@ static void print_computed(wk__string *out, const wk__segment *g, const wk__read
 static void print_register(wk__string *out, const wk__segment *g, wk__reg reg, int depth) {
   const wk__read *read = depth < 12 ? read_of(g->recording, reg) : NULL;
   if (!read) {
-    PyObject *o = g->recording->registers[reg].object;
-    if (o && PyDict_Check(o))
+    PyObject *o = g->recording->registers[reg].object, *class = o ? wk__class_of_dictionary(g->recording, o) : NULL;
+    if (class)
+      wk__string_printf(out, "vars(%s)", wk__type_name((PyTypeObject *)class));
+    else if (o && PyDict_Check(o))
       wk__string_append(out, "globals");
     else
       print_object(out, o);

@@ -18,10 +18,11 @@ void wk__segment_note_versions(wk__segment *g, const uint64_t *seen) {
   g->tensor_epoch = atomic_load_explicit(&wk__tensor_epoch, memory_order_relaxed);
 }
 
-/* The whole price of an unchanged model: one comparison a dictionary. */
-static bool versions_hold(const wk__segment *g) {
+/* The whole price of an unchanged model: one comparison a dictionary. `dicts`: theirs alone. */
+static bool versions_hold(const wk__segment *g, bool dicts) {
   const struct wk__version *v = g->versions;
   for (int64_t i = 0; i < g->recording->versioned_count; i++) {
+    if (dicts && !v[i].at) continue;
     if (v[i].place && *v[i].place != g->recording->versioned[i]) return false; /* it may be gone */
     uint64_t now = WK_LIKELY(v[i].at != NULL) ? WK__DICT_VERSION(*v[i].at) : wk__version_of(g->recording->versioned[i]);
     if (WK_UNLIKELY(now != v[i].seen)) return false;
@@ -30,10 +31,11 @@ static bool versions_hold(const wk__segment *g) {
 }
 
 /* What was found in a type or function is not read again: it may be another when that has changed. */
-static bool types_hold(const wk__segment *g) {
+static bool types_hold(const wk__session *s, const wk__segment *g) {
   for (int64_t i = 0; i < g->recording->versioned_count; i++) {
     PyObject *o = g->recording->versioned[i];
-    if (!g->versions[i].at && wk__version_of(o) != g->versions[i].seen) return false;
+    if (g->versions[i].at || wk__version_of(o) == g->versions[i].seen) continue;
+    if (!PyType_Check(o) || !wk__type_is_as_pictured(s->compiled, g->recording, (PyTypeObject *)o)) return false;
   }
   return true;
 }
@@ -139,6 +141,22 @@ static PyObject *int_of_expression(const guard_run *g, wk_int x) {  // -> new
   return NULL;
 }
 
+/* The program has asked its hash once. */
+bool wk__hashes_by_python(PyObject *key) {
+  if (!(Py_TYPE(key)->tp_flags & Py_TPFLAGS_HEAPTYPE) || Py_TYPE(key)->tp_hash == PyBaseObject_Type.tp_hash)
+    return false;
+  PyObject *name = PyUnicode_InternFromString("__hash__");
+  PyObject *found = name ? wk__type_attribute(Py_TYPE(key), name) : NULL;
+  Py_XDECREF(name);
+  return found && PyFunction_Check(found);
+}
+PyObject *wk__from_dict_by_identity(PyObject *dict, PyObject *key) {
+  PyObject *other, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &other, &value);)
+    if (other == key) return value;
+  return NULL;
+}
+
 /* What a read finds; NULL with no exception when there is nothing. */
 static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
   PyObject *a = read->a >= 0 && read->kind > WK__READ_STACK ? g->values[read->a] : NULL;
@@ -171,8 +189,10 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
     case WK__READ_SYMBOLIC:
       return int_of_expression(g, (wk_int){read->b});
     case WK__READ_COMPUTED: {
-      PyObject *made =
-          PyObject_CallFunctionObjArgs(read->object, a, read->b >= 0 ? g->values[read->b] : NULL, (PyObject *)NULL);
+      PyObject *second = read->b >= 0 ? g->values[read->b] : NULL;
+      PyObject *made = wk__counts_calls(read->object)
+                           ? wk__ask(g->session, read->object, a, second)
+                           : PyObject_CallFunctionObjArgs(read->object, a, second, (PyObject *)NULL);
       if (!made) PyErr_Clear();
       return made;
     }
@@ -328,6 +348,8 @@ static bool read_holds(const guard_run *g, const wk__read *read) {
   return same;
 }
 
+const wk__read wk__guard_of_modes, wk__guard_of_sizes, wk__guard_of_memory;
+
 /* ---- numbers and sizes that differ this time ---- */
 
 /* One bit of the word is taken: a size of dim 63 that changes is a constant of each capture. */
@@ -364,21 +386,6 @@ static bool note_changing(const guard_run *g, const wk__read *failing) {
   uint64_t path = r->registers[reg].path; /* 0: the number is computed of others */
   if (path) wk__mark_changing(s->compiled, path, dims);
   return true;
-}
-
-const wk__read wk__guard_of_modes, wk__guard_of_sizes, wk__guard_of_memory;
-
-/* Runs reads and checks; the first one that does not hold, or NULL. Where only a size or a number is another one the
- * others are looked at, too, so that all of them are known at the next capture. */
-static const wk__read *first_failing(const guard_run *g, const wk__read *reads, int64_t count) {
-  const wk__read *first = NULL;
-  for (int64_t i = 0; i < count; i++) {
-    if (WK_UNLIKELY(!g->segment->owner)) return &wk__guard_of_memory; /* what guards have run ended a model of it */
-    if (read_holds(g, &reads[i])) continue;
-    if (!first) first = &reads[i];
-    if (!note_changing(g, &reads[i])) break;
-  }
-  return first;
 }
 
 /* ---- symbols ---- */
@@ -430,6 +437,29 @@ static bool sizes_hold(guard_run *g) {
   return s->symbols_hold = true;
 }
 
+static bool symbols_are_read(const guard_run *g) {
+  const wk__recording *r = g->segment->recording;
+  bool read = r->symbol_count > 0;
+  for (int64_t i = 0; i < r->symbol_count && read; i++) read = r->symbols[i].counted || g->values[r->symbols[i].reg];
+  return read;
+}
+
+/* Runs reads and checks; the first one that does not hold, or NULL. Where only a size or a number is another one the
+ * others are looked at, too, so that all of them are known at the next capture. */
+static const wk__read *first_failing(guard_run *g, const wk__read *reads, int64_t count) {
+  const wk__read *first = NULL;
+  for (int64_t i = 0; i < count; i++) {
+    if (WK_UNLIKELY(!g->segment->owner)) return &wk__guard_of_memory; /* what guards have run ended a model of it */
+    bool counts = reads[i].kind == WK__READ_COMPUTED && wk__counts_calls(reads[i].object);
+    if (counts && first) break; /* the program does not come to that call */
+    if (counts && symbols_are_read(g) && !sizes_hold(g)) return &wk__guard_of_sizes;
+    if (read_holds(g, &reads[i])) continue;
+    if (!first) first = &reads[i];
+    if (!note_changing(g, &reads[i])) break;
+  }
+  return first;
+}
+
 /* Inputs that the graph writes have memory of their own: what was captured did not see a write through another one. */
 static bool written_apart(const guard_run *g) {
   enum { FEW = 1 << 10 };
@@ -464,9 +494,9 @@ static const wk__read *failing_guard(guard_run *g) {
       wk__default_dtype() != s->default_dtype || wk__autocast_mode() != s->autocast ||
       !wk__device_equal(wk__thread.default_device, s->default_device) || b->overrides(b->state) != s->overrides)
     return &wk__guard_of_modes;
-  if (!versions_hold(s)) {
-    if (!types_hold(s)) return &wk__guard_of_modes;
-    const wk__read *failing = first_failing(g, s->fixed, s->fixed_count);
+  if (!versions_hold(s, false)) {
+    if (!types_hold(g->session, s)) return &wk__guard_of_modes;
+    const wk__read *failing = versions_hold(s, true) ? NULL : first_failing(g, s->fixed, s->fixed_count);
     if (failing) return failing;
     wk__segment_note_versions(s, NULL);
   }
@@ -520,6 +550,7 @@ static void note_failure(wk__session *s, wk__segment *g, const wk__read *failing
 /* Whether the guards of a retained segment hold, which it gives up if they do not. */
 static bool holds(wk__session *s, wk__segment *g, wk__activation **frames, PyObject ***out_values) {
   PyObject **values = make_values(g);
+  s->asked_next = 0;
   wk__map let_go = {0};
   guard_run run = {.segment = g, .session = s, .frames = frames, .values = values, .let_go = &let_go};
   const wk__read *failing = values ? failing_guard(&run) : &wk__guard_of_memory;

@@ -24,7 +24,9 @@ struct wk__program {
   wk__binding *binding;
   PyObject *make;         /* borrowed: (function, line, kind) -> Compiled */
   PyObject *regions;      /* owned: a dict of Compiled, by code (loops) or function */
-  PyCodeObject *expected; /* borrowed: the frame that is about to be entered is watched */
+  PyCodeObject *expected; /* borrowed: the frame that is about to be entered is watched, */
+  bool passes;            /* or only gets its arguments, and is CPython's */
+  wk__frame *caller;      /* borrowed: whose call that is; NULL: of the module's code */
   int hot_rounds;         /* of a loop, before it is visited */
   int quiet_rounds;       /* without many operators, before CPython gets it */
   bool compiles_calls;    /* hot functions that the innermost watched frame calls are to be compiled functions */
@@ -364,13 +366,22 @@ static wk__step step_into(watch *w, PyCodeObject *code) {
   wk__program *p = w->program;
   PyInterpreterState *interpreter = PyThreadState_GetInterpreter(w->a.frame.thread);
   p->expected = code;
+  p->caller = &w->a.frame;
   wk__hook_install(interpreter, wk__session_hook);
   wk__step step = wk__frame_step(&w->a.frame);
   if (p->expected) { /* it has not come to that */
     p->expected = NULL;
     wk__hook_remove(interpreter);
   }
+  p->passes = false;
   return step;
+}
+
+/* The same of one that is not watched, where an argument may end within the call. */
+static wk__step step_past(watch *w, PyCodeObject *code) {
+  if (!wk__frame_next_gives(&w->a.frame)) return wk__frame_step(&w->a.frame);
+  w->program->passes = true;
+  return step_into(w, code);
 }
 
 /* Plainly, or into a frame that is watched. */
@@ -379,7 +390,7 @@ static wk__step step_measured(watch *w, wk__watched *callee, PyCodeObject *code,
   uint64_t before = work_of(p);
   bool enters = !callee->calls++ || callee->work, outer = p->compiles_calls;
   p->compiles_calls = compiles;
-  wk__step step = enters ? step_into(w, code) : wk__frame_step(&w->a.frame);
+  wk__step step = enters ? step_into(w, code) : step_past(w, code);
   p->compiles_calls = outer;
   callee->work += work_of(p) - before;
   return step;
@@ -446,10 +457,14 @@ static PyObject *enter(wk__program *p, PyThreadState *thread, struct _PyInterpre
 
 PyObject *wk__program_enter(PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing) {
   wk__program *p = wk__thread.program;
+  bool passes = p->passes;
   p->expected = NULL;
+  p->passes = false;
   wk__hook_remove(PyThreadState_GetInterpreter(thread));
   PyCodeObject *code = wk__hook_code(real);
-  if (wk__hook_tracing(thread) || wk__hook_watched(code) || wk__hook_makes_generator(real) || throwing)
+  if (p->caller) wk__frame_give_arguments(p->caller, wk__hook_function(real));
+  p->caller = NULL;
+  if (passes || wk__hook_tracing(thread) || wk__hook_watched(code) || wk__hook_makes_generator(real) || throwing)
     return wk__hook_default(thread, real, throwing);
   return enter(p, thread, real, throwing);
 }

@@ -6,8 +6,16 @@
 #include "dynamo/cpython/objects.h"
 #include "dynamo/session.h"
 
+PyObject *wk__from_dict_by_identity(PyObject *dict,
+                                    PyObject *key);  // -> borrowed, NULL: it has no key that is this one
+bool wk__hashes_by_python(PyObject *key);
+
 static inline PyObject *wk__from_dict(PyObject *dict, PyObject *key) {  // -> borrowed
   if (!dict || !PyDict_Check(dict)) return NULL;
+  if (!PyUnicode_CheckExact(key) && WK_UNLIKELY(wk__hashes_by_python(key))) {
+    PyObject *same = wk__from_dict_by_identity(dict, key);
+    if (same) return same;
+  }
   PyObject *found = PyDict_GetItemWithError(dict, key);
   if (!found && PyErr_Occurred()) PyErr_Clear();
   return found;

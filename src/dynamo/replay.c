@@ -478,6 +478,7 @@ static PyObject *make(PyObject *const *values, const wk__do *d) {
 
 /* A class's own __setattr__ is evaluated when it is called; what is recorded is what it did. */
 static int set_attribute(const wk__session *s, PyObject *owner, PyObject *name, PyObject *value) {
+  if (PyType_Check(owner)) return PyType_Type.tp_setattro(owner, name, value);
   bool by_its_code = PyObject_TypeCheck(owner, s->binding->module_type) ||
                      (wk__is_class_of_c(Py_TYPE(owner)) && !PyObject_TypeCheck(owner, s->binding->tensor_type));
   return by_its_code ? PyObject_SetAttr(owner, name, value) : PyObject_GenericSetAttr(owner, name, value);

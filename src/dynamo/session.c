@@ -211,7 +211,9 @@ static PyObject *leave(wk__session *s, wk__activation *a) {
   wk__activation *outer = a->outer;
   s->mode = WK__MODE_OFF;
   drop_buried(s);
+  wk__hook_remove(s->thread->interp); /* without it calls move their arguments, and are faster */
   PyObject *result = wk__frame_continue(&a->frame);
+  wk__hook_install(s->thread->interp, wk__session_hook);
   if (outer && !s->refusal) s->mode = WK__MODE_SEEK;
   return result;
 }
@@ -267,6 +269,12 @@ static int refuse_recompile(wk__session *s, bool by_stance) {
   return -1;
 }
 
+/* Nothing is captured here. */
+static void go_away(wk__session *s) {
+  bool comes_back = s->loop && (!s->innermost->depth || wk__has_boundary(s->innermost->frame.info->watched));
+  s->mode = comes_back ? WK__MODE_AWAY : WK__MODE_OFF;
+}
+
 /* A segment was found, or not. 0, or -1 with an exception. Under a mode, which sees every call, and between a
  * transform's begin and end instructions are run plainly, one after the other, until it is left. */
 static int seek(wk__session *s) {
@@ -276,9 +284,17 @@ static int seek(wk__session *s) {
     s->mode = WK__MODE_PLAIN;
     return 0;
   }
+  if (WK_UNLIKELY(wk__hook_tracing(s->thread))) { /* it wants to see what is called */
+    go_away(s);
+    return 0;
+  }
   PyObject **values = NULL;
   bool full = false;
+  if (WK_UNLIKELY(s->asked_count) && !s->asks_ahead) wk__forget_asked(s);
+  s->asks_ahead = false;
   wk__segment *found = wk__segment_find(s, &values, &full);
+  s->asked_next = 0;
+  if (WK_UNLIKELY(s->asked_count) && found) wk__forget_asked(s);
   int status = found ? wk__segment_replay(s, found, values) : 0;
   if (WK_UNLIKELY(s->drawn_state != NULL)) (status > 0 ? wk__undo_draws : wk__forget_draws)(s);
   if (found && status <= 0) {
@@ -293,8 +309,8 @@ static int seek(wk__session *s) {
   if (!plain) wk__note_recompile(s);
   forget_failure(s);
   if (plain) {
-    bool comes_back = s->loop && (!s->innermost->depth || wk__has_boundary(s->innermost->frame.info->watched));
-    s->mode = comes_back ? WK__MODE_AWAY : WK__MODE_OFF;
+    go_away(s);
+    wk__forget_asked(s);
     return 0;
   }
   s->captures++;
@@ -462,10 +478,14 @@ static outcome take_step(wk__session *s, wk__activation *a, PyObject **out_resul
   if (probe_raises(s, a)) return after_step(s, a, WK__STEP_RAISE, out_result);
 #endif
   s->refused = WK__REFUSED_BREAK;
-  bool bare = s->loop && (s->mode == WK__MODE_PLAIN || s->mode == WK__MODE_AWAY); /* what it calls is CPython's alone */
+  s->steps_plainly = s->mode == WK__MODE_PLAIN || s->mode == WK__MODE_AWAY; /* what it calls is CPython's alone */
+  PyObject **callee = s->steps_plainly && s->loop ? wk__frame_next_callee(&a->frame) : NULL;
+  bool bare =
+      s->steps_plainly && s->loop && !(callee && PyFunction_Check(*callee)); /* which run_plainly() looks after */
   if (bare) wk__hook_remove(s->thread->interp);
   wk__step step = wk__frame_step(&a->frame);
   if (bare) wk__hook_install(s->thread->interp, wk__session_hook);
+  s->steps_plainly = false;
   leave_capture(s);
   return after_step(s, a, step, out_result);
 }
@@ -577,6 +597,7 @@ static PyObject *evaluate(wk__session *s, PyThreadState *thread, struct _PyInter
   wk__frame_enter(&a.frame, s, thread, real, info, throwing);
   a.frame.resumable = s->entering || s->mode == WK__MODE_ENTER;
   s->entering = false;
+  if (a.outer && a.frame.resumable) wk__frame_give_arguments(&a.outer->frame, wk__frame_function(&a.frame));
   s->innermost = &a;
   if (s->mode == WK__MODE_START) s->mode = WK__MODE_SEEK;
   if (s->mode == WK__MODE_ENTER) {
@@ -607,19 +628,32 @@ static bool is_wanted(const wk__session *s, PyCodeObject *code) {
   }
 }
 
+/* An instruction that is run plainly has called a function: what that calls goes by no hook. */
+static PyObject *run_plainly(wk__session *s, PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing) {
+  s->steps_plainly = false;
+  wk__frame_give_arguments(&s->innermost->frame, wk__hook_function(real));
+  wk__hook_remove(thread->interp);
+  PyObject *result = wk__hook_default(thread, real, throwing);
+  wk__hook_install(thread->interp, wk__session_hook);
+  return result;
+}
+
 PyObject *wk__session_hook(PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing) {  // -> new
   wk__session *s = wk__thread.session;
   PyCodeObject *code = wk__hook_code(real);
   if (WK_UNLIKELY(wk__program_expects(thread, code))) return wk__program_enter(thread, real, throwing);
-  if (!s || s->thread != thread || !is_wanted(s, code) || wk__hook_tracing(thread))
-    return wk__hook_default(thread, real, throwing);
+  if (!s || s->thread != thread) return wk__hook_default(thread, real, throwing);
+  if (s->steps_plainly && !s->suspended) return run_plainly(s, thread, real, throwing);
+  if (!is_wanted(s, code)) return wk__hook_default(thread, real, throwing);
+  bool entered_again = s->mode == WK__MODE_ENTER; /* the frame gets its state here alone */
+  if (!entered_again && wk__hook_tracing(thread)) return wk__hook_default(thread, real, throwing);
   if (WK_UNLIKELY(wk__is_in_between(s, thread, real))) return wk__run_in_between(s, thread, real, throwing);
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   wk__code *info = wk__code_get(code);
   if (!info) PyErr_Clear();
   PyErr_Restore(type, value, traceback);
-  if (!info || info->unsupported || wk__hook_makes_generator(real) || wk__hook_watched(code)) {
+  if (!info || info->unsupported || wk__hook_makes_generator(real) || (!entered_again && wk__hook_watched(code))) {
     s->entering = false;
     return wk__hook_default(thread, real, throwing);
   }
@@ -670,6 +704,7 @@ static bool replay_at_once(wk__session *s, PyObject *function, PyObject *const *
   s->innermost = &a;
   wk__segment *found = wk__segment_find(s, &values, &full);
   s->innermost = NULL;
+  s->asks_ahead = true;
   if (!found) return false;
   if (!is_whole_call(found)) {
     wk__undo_draws(s);
@@ -679,6 +714,7 @@ static bool replay_at_once(wk__session *s, PyObject *function, PyObject *const *
   }
   int status = wk__segment_replay(s, found, values);
   if (WK_UNLIKELY(s->drawn_state != NULL)) (status > 0 ? wk__undo_draws : wk__forget_draws)(s);
+  wk__forget_asked(s);
   if (status > 0) s->mode = WK__MODE_OFF; /* the graph failed: made plainly the call fails where it has to */
   *out_result = status == 0 ? s->returned : NULL;
   return status <= 0;
@@ -702,6 +738,8 @@ static void end_session(wk__session *s) {
   PyMem_Free(s->start_codes);
   PyMem_Free(s->start_offsets);
   wk__session_drop_retired(s);
+  wk__forget_asked(s);
+  PyMem_Free(s->asked);
   if (s->buried_count) wk__session_drop_buried(s);
 }
 

@@ -70,6 +70,7 @@ struct wk__session {
   PyCodeObject *root_code;
   wk__mode_kind mode;
   wk__activation *innermost;
+  bool steps_plainly;       /* an instruction is being run plainly, and has called nothing yet */
   bool entering;            /* the next frame is entered by an instruction that does nothing else */
   const wk__frame *handing; /* borrowed: its instruction hands on what the frames give that it runs; NULL */
   /* capturing */
@@ -112,6 +113,9 @@ struct wk__session {
   int target_depth;                   /* UNWIND: the frame that goes on */
   PyObject **values;                  /* owned references, by register, of the target */
   PyObject *returned;                 /* owned: what the root is to return; NULL */
+  struct wk__asked *asked;            /* (asked_count) owned: what guards have called here that counts its calls; */
+  int asked_count, asked_next;        /* the next one is that of whoever calls now */
+  bool asks_ahead;                    /* it is what the guards of a call without a frame have called */
   PyObject *drawn_from, *drawn_state; /* owned: whose random numbers guards have drawn, as it was before; NULL */
 };
 
@@ -366,8 +370,22 @@ int64_t wk__segment_evaluate(const wk__segment *segment, wk_int x);
 void wk__segment_put_values(wk__segment *segment, PyObject **steal_values); /* registers that are not needed any more */
 /* As they are now, or, given, as they were when they were read. */
 void wk__segment_note_versions(wk__segment *segment, const uint64_t *seen);
+/* class_attributes.c: the type has another version, and is the same for all that the recording has looked at. What it
+ * differs in will be known when it is captured again. */
+bool wk__type_is_as_pictured(wk__compiled *compiled, const wk__recording *r, PyTypeObject *type);
+/* One that has a picture; NULL: it is another dictionary. */
+PyObject *wk__class_of_dictionary(const wk__recording *r, PyObject *dict);  // -> borrowed
 /* Python's random numbers are drawn by guards (capture/draws.c): one of them, NULL without an exception; all are as if
  * they had not been drawn; or they have been. */
+/* asked.c: as a call of `function`, which may have been made here already; a, b: NULL: there is no such argument. NULL
+ * with an exception. */
+PyObject *wk__ask(wk__session *session, PyObject *function, PyObject *a, PyObject *b);  // -> new
+/* The next such call that guards have made is this one: *out_new, NULL with an exception, is what came of it. */
+bool wk__was_asked(wk__session *session, PyObject *function, PyObject *a, PyObject *b, PyObject **out_new);
+void wk__forget_asked(wk__session *session);
+/* object_calls.c: the function has a cache, or calls one that has; both are such, with the same arguments. */
+bool wk__counts_calls(PyObject *function);
+bool wk__is_same_call(PyObject *function, PyObject *other);
 PyObject *wk__draw_again(wk__session *session, PyObject *random, const wk__read *read);  // -> new
 void wk__undo_draws(wk__session *session);
 void wk__forget_draws(wk__session *session);

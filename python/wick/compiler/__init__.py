@@ -4,6 +4,7 @@ compiled = compile(model)            # or @compile on a function
 y = compiled(x)                      # captured at the first call, replayed at the next ones
 """
 
+import collections
 import functools
 import os
 import re
@@ -411,7 +412,17 @@ def wrap_numpy(fn):
 
 # ---- functions in the place of others ----
 
-_substitutes = {}
+
+def _count_elements(mapping, iterable):
+    """What collections.Counter counts with: item by item, so that the counts it has are read one by one."""
+    count = mapping.get
+    for item in iterable:
+        mapping[item] = count(item, 0) + 1
+
+
+_own_substitutes = {collections._count_elements: _count_elements}
+_substitutes = dict(_own_substitutes)
+_C._set_substitutes(_substitutes)
 
 
 def _shape_of_signature(signature):
@@ -454,7 +465,7 @@ def substitute_in_graph(original_fn, *, can_constant_fold_through=False, skip_si
             raise TypeError(f"@substitute_in_graph(...) expects a function but got {type(traceable_fn)!r}")
         if not skip_signature_check:
             _check_signatures(original_fn, traceable_fn)
-        if original_fn in _substitutes:
+        if _substitutes.get(original_fn) is not _own_substitutes.get(original_fn):
             raise ValueError(f"Duplicate polyfilled object {original_fn}")
         _substitutes[original_fn] = traceable_fn
         _C._set_substitutes(_substitutes)

@@ -2,6 +2,7 @@
  * everything that decided which one it is. Tests: tests/python/capture/test_guards.py. */
 #include "autograd/autograd.h"
 #include "compile/control/control.h"
+#include "dynamo/capture/class_attributes.h"
 #include "dynamo/capture/classes.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
@@ -206,18 +207,47 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
   return in_class ? wk__refuse(f, "attribute %s of a tensor", TEXT(name)) : own_attribute(f, r, reg, owner, name);
 }
 
-/* In a type, or through super(): found in classes alone. */
-static PyObject *attribute_of_class(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObject *owner,
-                                    PyObject *name) {
-  if (wk__depend_on_type(r, type) < 0) return failed(f, r);
-  PyObject *found = PyObject_GetAttr(owner, name);
-  if (!found || was_given_up(f, r)) return found;
-  PyObject *of_metaclass = PyType_Check(owner) ? wk__type_attribute(Py_TYPE(owner), name) : NULL;
+static bool is_data_descriptor(PyObject *d) { return d && Py_TYPE(d)->tp_descr_set; }
+
+static bool has_own_getattribute(const PyTypeObject *meta) {
+  PyObject *name = PyUnicode_InternFromString("__getattribute__");
+  bool own = !name || wk__type_attribute((PyTypeObject *)meta, name) != wk__type_attribute(&PyType_Type, name);
+  Py_XDECREF(name);
+  return own;
+}
+
+/* A name is looked up in a class and in its metaclass, whose data descriptors stand before it. */
+static wk__in_classes look_up_in_class(wk__frame *f, wk__recording *r, PyTypeObject *class, PyObject *name,
+                                       PyObject **out_new) {
+  PyTypeObject *meta = Py_TYPE(class);
+  PyObject *in_meta = wk__type_attribute(meta, name);
+  wk__in_classes how = WK__NOT_IN_CLASSES;
+  if (!is_data_descriptor(in_meta)) how = wk__look_up_in_classes(f, r, class, NULL, name, out_new);
+  if (how != WK__NOT_IN_CLASSES || (in_meta && wk__type_attribute(class, name))) return how;
+  return wk__look_up_in_classes(f, r, meta, NULL, name, out_new);
+}
+
+/* In a type, or through super(): found in classes alone. `get`: as usual, or type.__getattribute__. */
+static PyObject *attribute_of_class(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObject *owner, PyObject *name,
+                                    getattrofunc get) {
+  bool of_type = PyType_Check(owner);
+  if (wk__depend_on_look_ups(r, type) < 0) return failed(f, r);
+  if (of_type && wk__depend_on_look_ups(r, Py_TYPE(owner)) < 0) return failed(f, r);
+  if (of_type && get == PyObject_GetAttr && has_own_getattribute(Py_TYPE(owner)))
+    return get(owner, name); /* evaluated */
+  PyObject *behind = of_type ? NULL : PyObject_GetAttrString(owner, "__thisclass__"), *found = NULL;
+  Py_XDECREF(behind); /* its owner has it */
+  wk__in_classes how =
+      of_type ? look_up_in_class(f, r, type, name, &found) : wk__look_up_in_classes(f, r, type, behind, name, &found);
+  if (how == WK__CLASSES_FAILED) return failed(f, r);
+  if (how == WK__READ_IN_CLASSES) return found;
+  PyObject *of_metaclass = of_type ? wk__type_attribute(Py_TYPE(owner), name) : NULL;
+  bool by_code =
+      of_type && !of_metaclass && !wk__type_attribute(type, name); /* the metaclass's __getattr__, evaluated */
+  found = get(owner, name);
+  if (!found || by_code || was_given_up(f, r) || how == WK__WRITTEN_IN_CLASSES) return found;
   if (of_metaclass && Py_TYPE(of_metaclass) == &PyProperty_Type) return found; /* its getter has been evaluated */
-  PyObject *behind = Py_TYPE(owner) == &PySuper_Type ? PyObject_GetAttrString(owner, "__thisclass__") : NULL;
-  bool own = wk__is_found_in_made_class(r, type, behind, name);
-  Py_XDECREF(behind);
-  if (own) return found;
+  if (wk__is_found_in_made_class(r, type, behind, name)) return found;
   if (PyMethod_Check(found)) wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
   return class_value(f, r, found);
 }
@@ -321,8 +351,6 @@ int wk__module_parts(wk__frame *f, wk__recording *r, PyObject *module, PyObject 
   return 0;
 }
 
-static bool is_data_descriptor(PyObject *d) { return d && Py_TYPE(d)->tp_descr_set; }
-
 /* A descriptor that stands before the instance's dictionary. `get`: object.__getattribute__, or what the class has in
  * its place. */
 static PyObject *through_descriptor(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *name,
@@ -412,10 +440,15 @@ static PyObject *attribute_as_usual(wk__frame *f, wk__recording *r, PyObject *ow
     found = attribute_of_parts(f, r, dict, dict_reg, name);
     if (found || f->session->reason[0] || r->failed[0]) return found;
   }
+  wk__in_classes how = wk__look_up_in_classes(f, r, type, NULL, name, &found);
+  if (how == WK__CLASSES_FAILED) return failed(f, r);
+  bool as_found = how == WK__READ_IN_CLASSES && !(reg < 0 && hides_class(owner, name, in_class));
+  if (how == WK__READ_IN_CLASSES && !as_found) Py_CLEAR(found);
+  if (as_found) return found;
   if (!in_class && reg >= 0 && !module && get == PyObject_GetAttr && attribute_by_c_code(f, owner, name, &found))
     return found;
   found = get(owner, name);
-  if (!found || was_given_up(f, r) || in_own) return found;
+  if (!found || was_given_up(f, r) || in_own || how == WK__WRITTEN_IN_CLASSES) return found;
   if (PyMethod_Check(found)) {
     wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
     return found;
@@ -451,15 +484,19 @@ static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject 
   PyObject *in_class = wk__is_of_effect(r, owner) ? wk__type_attribute(Py_TYPE(owner), name) : NULL;
   if (wk__is_of_effect(r, owner) && !(in_class && wk__has_mark(in_class, WK__MARK_EFFECT)))
     return wk__refuse(f, "attribute %s of what an effect has given", TEXT(name));
-  if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return failed(f, r);
+  if (wk__depend_on_look_ups(r, Py_TYPE(owner)) < 0) return failed(f, r);
   if (in_class) return wk__reg_constant(r, in_class) < 0 ? failed(f, r) : PyObject_GetAttr(owner, name);
   bool module = PyObject_TypeCheck(owner, f->session->binding->module_type);
   if (!module && !finds_attributes_as_usual(Py_TYPE(owner))) return attribute_in_its_own_way(f, r, owner, name);
   return attribute_as_usual(f, r, owner, name, PyObject_GetAttr);
 }
 
+PyObject *wk__get_usual_attribute_of_class(wk__frame *f, wk__recording *r, PyObject *class, PyObject *name) {
+  return attribute_of_class(f, r, (PyTypeObject *)class, class, name, PyType_Type.tp_getattro);
+}
+
 PyObject *wk__get_usual_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
-  if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return failed(f, r);
+  if (wk__depend_on_look_ups(r, Py_TYPE(owner)) < 0) return failed(f, r);
   return attribute_as_usual(f, r, owner, name, PyObject_GenericGetAttr);
 }
 
@@ -547,10 +584,10 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   f->session->reason[0] = 0;
   if (wk__is_tensor_object(f, owner)) return attribute_of_tensor(f, r, owner, name);
   if (PyModule_Check(owner)) return attribute_of_module(f, r, owner, name);
-  if (PyType_Check(owner)) return attribute_of_class(f, r, (PyTypeObject *)owner, owner, name);
+  if (PyType_Check(owner)) return attribute_of_class(f, r, (PyTypeObject *)owner, owner, name, PyObject_GetAttr);
   if (Py_TYPE(owner) == &PySuper_Type) {
     PyObject *self = PyObject_GetAttrString(owner, "__self__");
-    PyObject *found = self ? attribute_of_class(f, r, Py_TYPE(self), owner, name) : NULL;
+    PyObject *found = self ? attribute_of_class(f, r, Py_TYPE(self), owner, name, PyObject_GetAttr) : NULL;
     Py_XDECREF(self);
     return found;
   }
@@ -653,7 +690,7 @@ static PyObject *forward_of_made(wk__frame *f, wk__recording *r, PyObject *modul
   if (!dict || !forward || !PyFunction_Check(forward) || hooked < 0)
     return wk__refuse(f, "a module made in the region whose call does more than its forward");
   bool known = wk__is_made_class(r, (PyObject *)Py_TYPE(module)) && wk__was_made(r, forward);
-  if (!known && (wk__depend_on_type(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0))
+  if (!known && (wk__depend_on_look_ups(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0))
     return wk__refuse(f, "%s", r->failed);
   return forward;
 }
@@ -685,7 +722,7 @@ PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module) {
   PyObject *forward = name ? wk__type_attribute(Py_TYPE(module), name) : NULL;
   Py_XDECREF(name);
   if (!forward || !PyFunction_Check(forward)) return wk__refuse(f, "a module whose forward is no Python function");
-  if (wk__depend_on_type(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0)
+  if (wk__depend_on_look_ups(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0)
     return wk__refuse(f, "%s", r->failed);
   return forward;
 }

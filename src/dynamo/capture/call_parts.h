@@ -44,4 +44,7 @@ PyObject *wk__made_exception(wk__frame *f, wk__recording *r, PyObject *callable,
 PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                           PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first);  // -> new
 
+/* Values, and containers of such: their attributes are what they are. depth: 0 */
+bool wk__holds_values(const wk__frame *f, PyObject *o, int depth);
+
 #endif

@@ -537,7 +537,7 @@ PyObject *wk__new_instance(wk__frame *f, wk__recording *r, PyTypeObject *t, PyOb
   if (t->tp_base != &PyBaseObject_Type && !wk__arguments_usable(f, args, count, names))
     return NULL; /* C code fills it */
   if (t->tp_finalize || t->tp_del) return wk__refuse(f, "a new %s, which has a destructor", t->tp_name);
-  if (!wk__is_python_class(t) || wk__depend_on_type(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
+  if (!wk__is_python_class(t) || wk__depend_on_look_ups(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
   return wk__plain_call(f, callable, args, count, names);
 }
 
@@ -646,7 +646,8 @@ static bool python_by_code(wk__frame *f, wk__recording *r, PyObject *function, P
                            PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **out) {
   PyObject *name = ((PyFunctionObject *)function)->func_name;
   bool of_class = PyUnicode_CompareWithASCIIString(name, "_process_class") == 0 ||
-                  PyUnicode_CompareWithASCIIString(name, "namedtuple") == 0;
+                  PyUnicode_CompareWithASCIIString(name, "namedtuple") == 0 ||
+                  PyUnicode_CompareWithASCIIString(name, "_create_") == 0;
   if (of_class) return wk__class_function_call(f, r, function, callable, args, count, names, out);
   bool members = !names && count == 1 && PyUnicode_CompareWithASCIIString(name, "_get_protocol_attrs") == 0;
   if (members) return wk__protocol_members(f, r, function, args[0], out);
@@ -804,7 +805,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   PyObject *inner = wk__compiled_function(BINDING, callable);
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);
   if (t->tp_flags & Py_TPFLAGS_HEAPTYPE && wk__is_python_instance(callable)) {
-    if (wk__depend_on_type(r, t) < 0) return NULL;
+    if (wk__depend_on_look_ups(r, t) < 0) return NULL;
     PyObject *special = wk__special_of_c(callable, "__call__");
     if (special) return wk__call_special(f, r, special, callable, args, count, names);
     return enter(f, callable, args, count, names);

@@ -8,6 +8,7 @@
  * Tests: tests/python/capture/test_classes.py. */
 #include "dynamo/capture/classes.h"
 
+#include "dynamo/capture/call_parts.h"
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
 
@@ -24,7 +25,7 @@ static bool note(wk__frame *f, wk__recording *r, PyObject *class) {
   PyObject *mro = ((PyTypeObject *)class)->tp_mro;
   for (Py_ssize_t i = 1; mro && i < PyTuple_GET_SIZE(mro); i++) {
     PyObject *base = PyTuple_GET_ITEM(mro, i);
-    if (!wk__is_made_class(r, base) && wk__depend_on_type(r, (PyTypeObject *)base) < 0) return false;
+    if (!wk__is_made_class(r, base) && wk__depend_on_look_ups(r, (PyTypeObject *)base) < 0) return false;
   }
   if (wk__map_set(&r->made_classes, key_of(class), class) != WK_OK) return wk__refuse(f, "out of memory"), false;
   wk__note_made(r, class);
@@ -135,11 +136,29 @@ PyObject *wk__new_class(wk__frame *f, wk__recording *r, PyObject *callable, PyOb
   return make(f, r, callable, args, count, NULL);
 }
 
+/* enum.Enum("Color", "RED GREEN") and its kind, of the library's own classes: no code of the program runs in it. */
+static bool is_enum_of_values(wk__frame *f, PyObject *class, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  PyObject *module =
+      PyType_Check(class) ? PyDict_GetItemString(wk__type_dict((PyTypeObject *)class), "__module__") : NULL;
+  if (!module || !PyUnicode_Check(module) || PyUnicode_CompareWithASCIIString(module, "enum") != 0) return false;
+  for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) {
+    bool mixed_in = PyType_Check(args[i]) && wk__type_is_fixed((PyTypeObject *)args[i]);
+    if (!mixed_in && !wk__holds_values(f, args[i], 0)) return false;
+  }
+  return true;
+}
+
 /* Functions of the library that write code for a class: they look at nothing else. */
 bool wk__class_function_call(wk__frame *f, wk__recording *r, PyObject *function, PyObject *callable,
                              PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **out) {
-  bool dataclass = PyUnicode_CompareWithASCIIString(((PyFunctionObject *)function)->func_name, "_process_class") == 0;
+  PyObject *name = ((PyFunctionObject *)function)->func_name, *self = NULL;
+  bool dataclass = PyUnicode_CompareWithASCIIString(name, "_process_class") == 0;
   if (dataclass && (!count || !wk__is_made_class(r, args[0]))) return false;
+  if (PyUnicode_CompareWithASCIIString(name, "_create_") == 0) {
+    self = PyMethod_Check(callable) ? PyMethod_GET_SELF(callable) : count ? args[0] : NULL;
+    bool first = !PyMethod_Check(callable);
+    if (!self || !is_enum_of_values(f, self, args + first, count - first, names)) return false;
+  }
   for (Py_ssize_t i = dataclass; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
     if (!wk__usable(f, args[i])) return true;
   wk__suspension suspension;

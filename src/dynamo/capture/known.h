@@ -80,6 +80,8 @@ bool wk__holds_tensor(const wk__frame *f, PyObject *o);
 PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name);  // -> new
 /* object.__getattribute__(owner, name), of an instance of a Python class that is no module. */
 PyObject *wk__get_usual_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name);  // -> new
+/* type.__getattribute__(class, name) */
+PyObject *wk__get_usual_attribute_of_class(wk__frame *f, wk__recording *r, PyObject *class, PyObject *name);  // -> new
 /* object.__setattr__(owner, name, value) of the same. 0, or -1 with an exception, or refused. */
 int wk__set_usual_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value);
 /* The dictionary of an instance from outside becomes known; -1 when there is none (yet), or with r->failed set. */

@@ -381,16 +381,15 @@ static PyObject *ask_method(wk__frame *f, wk__recording *r, PyObject *self, cons
   return result;
 }
 
-/* Values, and containers of such: their attributes are what they are. */
-static bool holds_values(const wk__frame *f, PyObject *o, int depth) {
+bool wk__holds_values(const wk__frame *f, PyObject *o, int depth) {
   enum { DEEPEST = 3 };
   if (wk__is_plain_value(BINDING, o)) return true;
   if (depth == DEEPEST || !(PyTuple_CheckExact(o) || PyList_CheckExact(o) || PyDict_CheckExact(o))) return false;
   PyObject *key, *value;
   for (Py_ssize_t at = 0; PyDict_CheckExact(o) && PyDict_Next(o, &at, &key, &value);)
-    if (!holds_values(f, value, depth + 1)) return false;
+    if (!wk__holds_values(f, value, depth + 1)) return false;
   for (Py_ssize_t i = 0; !PyDict_CheckExact(o) && i < PySequence_Fast_GET_SIZE(o); i++)
-    if (!holds_values(f, PySequence_Fast_GET_ITEM(o, i), depth + 1)) return false;
+    if (!wk__holds_values(f, PySequence_Fast_GET_ITEM(o, i), depth + 1)) return false;
   return true;
 }
 
@@ -439,7 +438,7 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (value && !wk__usable(f, self)) return NULL;
   bool reads = wk__format_reads_attributes(self, name);
   for (Py_ssize_t i = 0; reads && i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
-    if (!holds_values(f, args[i], 0)) return wk__refuse(f, "a text that reads attributes of what it formats");
+    if (!wk__holds_values(f, args[i], 0)) return wk__refuse(f, "a text that reads attributes of what it formats");
   bool formats = PyUnicode_Check(self) && strcmp(name, "format") == 0;
   for (Py_ssize_t i = 0; formats && i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) wk__text_shows(r, args[i]);
   if (known->what == WK__KNOWN_VALUES) return wk__call_at_values(f, callable, args, count, names);
@@ -460,6 +459,8 @@ PyObject *wk__method_call(wk__frame *f, wk__recording *r, PyObject *self, const 
   }
   if (wk__is_own_proxy(r, self)) return wk__call_looking(f, callable, args, count, names);
   if (t == &PyGen_Type) return wk__call_looking(f, callable, args, count, names);
+  bool binds = PyFunction_Check(self) && strcmp(name, "__get__") == 0 && !names;
+  if (binds) return wk__plain_call(f, callable, args, count, names); /* it looks at nothing */
   bool own_exception = PyExceptionInstance_Check(self) && !wk__is_foreign(r, self);
   if (own_exception) return wk__made_exception(f, r, callable, args, count, names);
   bool chains = PyType_Check(self) && wk__is_itertool((PyTypeObject *)self) && strcmp(name, "from_iterable") == 0;

@@ -2,6 +2,7 @@
  * checks, weak references, deep copies.
  * In: such a call. Out: its result, with a read or check for everything that it depends on. Tests:
  * tests/python/capture/test_guards.py. */
+#include "dynamo/capture/class_attributes.h"
 #include "dynamo/capture/ends.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/known_calls.h"
@@ -9,6 +10,15 @@
 #include "dynamo/cpython/objects.h"
 
 #define BINDING (f->session->binding)
+
+/* The class that a method of C code is of. */
+static PyTypeObject *class_of_method(PyObject *callable) {  // -> borrowed, NULL: it is no such thing
+  PyObject *where = PyObject_GetAttrString(callable, "__objclass__");
+  bool class = where && PyType_Check(where);
+  Py_XDECREF(where); /* its class has it */
+  PyErr_Clear();
+  return class ? (PyTypeObject *)where : NULL;
+}
 
 bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                               PyObject *const *args, Py_ssize_t count, PyObject **out) {
@@ -20,11 +30,15 @@ bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, co
     *out = wk__get_attribute(f, r, self, args[0]); /* whoever has this method, its class has no other way */
     return true;
   }
-  PyObject *where = wk__is_python_instance(self) ? PyObject_GetAttrString(callable, "__objclass__") : NULL;
-  const PyTypeObject *class = where && PyType_Check(where) ? (PyTypeObject *)where : NULL;
+  bool of_class = PyType_Check(self) && !wk__is_made_class(r, self) && class_of_method(callable) == &PyType_Type;
+  if (of_class && gets) *out = wk__get_usual_attribute_of_class(f, r, self, args[0]);
+  if (of_class && !gets) {
+    int status = wk__set_usual_attribute_of_class(f, r, self, args[0], sets ? args[1] : NULL);
+    *out = status < 0 ? NULL : Py_NewRef(Py_None);
+  }
+  if (of_class) return true;
+  const PyTypeObject *class = wk__is_python_instance(self) ? class_of_method(callable) : NULL;
   bool usual = class && class->tp_getattro == PyObject_GenericGetAttr && class->tp_setattro == PyObject_GenericSetAttr;
-  Py_XDECREF(where); /* its class has it */
-  PyErr_Clear();
   if (!usual) return false;
   if (gets)
     *out = wk__get_usual_attribute(f, r, self, args[0]);
@@ -351,7 +365,7 @@ static bool is_constant(wk__frame *f, wk__recording *r, PyObject *o, int depth) 
   wk_int symbol;
   if (wk__is_identity(r, o)) return false;
   bool changes = wk__symbolic_int(r, o, &symbol) || wk__float_register(r, o) >= 0;
-  if (changes && depth == 0) return false;
+  if (changes && depth == 0 && !f->session->compiled->options.fullgraph) return false;
   if (wk__is_plain_value(BINDING, o)) {
     if (changes) wk__settle(r, o);
     return true;
@@ -377,6 +391,23 @@ static PyObject *call_again(PyObject *self, PyObject *const *args, Py_ssize_t co
   return result;
 }
 static PyMethodDef call_again_definition = {"cached", (PyCFunction)(void (*)(void))call_again, METH_FASTCALL, NULL};
+
+bool wk__counts_calls(PyObject *function) {
+  bool with = PyCFunction_Check(function) && ((PyCFunctionObject *)function)->m_ml == &call_again_definition;
+  return wk__is_cached_function(with ? PyTuple_GET_ITEM(PyCFunction_GET_SELF(function), 0) : function);
+}
+
+bool wk__is_same_call(PyObject *function, PyObject *other) {
+  if (function == other) return true;
+  for (int k = 0; k < 2; k++) {
+    PyObject *one = k ? other : function;
+    if (!PyCFunction_Check(one) || ((PyCFunctionObject *)one)->m_ml != &call_again_definition) return false;
+  }
+  PyObject *x = PyCFunction_GET_SELF(function), *y = PyCFunction_GET_SELF(other);
+  bool same = PyTuple_GET_ITEM(x, 0) == PyTuple_GET_ITEM(y, 0) && PyObject_RichCompareBool(x, y, Py_EQ) == 1;
+  PyErr_Clear();
+  return same;
+}
 
 static PyObject *with_constants(PyObject *callable, PyObject *const *args, Py_ssize_t count,
                                 PyObject *names) {  // -> new
@@ -414,7 +445,10 @@ PyObject *wk__cached_call(wk__frame *f, wk__recording *r, PyObject *callable, Py
   asked_again again;
   if (!ask_again(f, r, callable, args, count, names, &again))
     return wk__refuse(f, "a cached function of what the region has made, or of a number that changes");
-  PyObject *result = call_in_between(f, callable, args, count, names), *known = NULL;
+  PyObject *result = NULL, *known = NULL;
+  PyObject *a = again.a >= 0 ? args[0] : NULL, *b = again.b >= 0 ? args[1] : NULL;
+  if (!wk__counts_calls(again.function) || !wk__was_asked(f->session, again.function, a, b, &result))
+    result = call_in_between(f, callable, args, count, names);
   bool noted = result && wk__recording_of(f) == r;
   if (result && !noted) known = Py_NewRef(result);
   if (!result && wk__recording_of(f) == r) wk__record_failed(r, "what was asked for has raised");

@@ -494,7 +494,12 @@ PyObject *wk__op_build(wk__frame *f, wk__build kind, PyObject *const *items, Py_
 PyObject *wk__op_build_const_map(wk__frame *f, PyObject *keys, PyObject *const *values, Py_ssize_t count) {
   return wk__plain_build_const_map(f, keys, values, count);
 }
-PyObject *wk__op_list_to_tuple(wk__frame *f, PyObject *list) { return wk__plain_list_to_tuple(f, list); }
+/* Of the arguments of a call with *: an earlier segment may have begun the list. */
+PyObject *wk__op_list_to_tuple(wk__frame *f, PyObject *list) {
+  RECORDING(wk__plain_list_to_tuple(f, list));
+  (void)r;
+  return wk__passed_on(f, list) ? wk__plain_list_to_tuple(f, list) : NULL;
+}
 
 /* A container that another segment began to fill is known, and what is added has to be added again. */
 static int did_fill(wk__frame *f, wk__recording *r, wk__fill kind, PyObject *container, PyObject *a) {
@@ -529,6 +534,7 @@ int wk__op_fill(wk__frame *f, wk__fill kind, PyObject *container, PyObject *a, P
     return filled;
   }
   if (kind == WK__FILL_MAP_ADD) return wk__did_set_item(f, r, container, a, b);
+  if (looks && wk__keep_before(r, wk__reg_find(r, container)) < 0) return -1; /* what it has can still be asked for */
   if (did_fill(f, r, kind, container, a) < 0) return -1;
   int64_t step = r->step_count - 1;
   int status = wk__plain_fill(f, kind, container, a, b, callable);

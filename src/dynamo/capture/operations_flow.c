@@ -63,7 +63,7 @@ PyObject *wk__op_enter(wk__frame *f, PyObject *manager, PyObject **out_exit) {
   if (!own_mode && !wk__is_python_instance(manager))
     return wk__refuse(f, "a context manager of C code (%s)", Py_TYPE(manager)->tp_name);
   if (!wk__operators_are_noted(r, manager)) return wk__refuse(f, "an __enter__ of C code");
-  if (wk__depend_on_type(r, Py_TYPE(manager)) < 0) return wk__failed(f, r);
+  if (wk__depend_on_look_ups(r, Py_TYPE(manager)) < 0) return wk__failed(f, r);
   PyObject *result = wk__plain_enter(f, manager, out_exit);
   if (own_mode) r->packs |= wk__thread.saver != f->session->saver_at_start;
   bool bound = result && *out_exit && PyMethod_Check(*out_exit) && wk__recording_of(f) == r;
@@ -134,15 +134,29 @@ static PyObject *attributes_of_pattern(wk__frame *f, PyObject *subject, PyObject
   return found;
 }
 
+/* The answer that the classes alone give: it is none of that class, or is of a builtin class whose one pattern is for
+ * itself. NULL: the object's attributes are asked. */
+static PyObject *match_by_class(wk__frame *f, wk__recording *r, PyObject *subject, PyTypeObject *type,
+                                Py_ssize_t positional, Py_ssize_t named) {  // -> new
+  bool is = PyType_IsSubtype(Py_TYPE(subject), type), itself = wk__type_matches_itself(type);
+  if (Py_TYPE(type) != &PyType_Type || (is && !(itself && positional <= 1 && !named))) return NULL;
+  if (wk__depend_on_look_ups(r, Py_TYPE(subject)) < 0) return wk__failed(f, r);
+  if (!is) return Py_NewRef(Py_None);
+  return positional ? PyTuple_Pack(1, subject) : PyTuple_New(0);
+}
+
 /* A class of Python, and an object from outside that says nothing about itself by Python code. */
 static PyObject *match_from_outside(wk__frame *f, wk__recording *r, PyObject *subject, PyTypeObject *type,
                                     Py_ssize_t positional, PyObject *keyword_names) {
   PyTypeObject *t = Py_TYPE(subject);
   PyObject *text = PyUnicode_InternFromString("__class__");
   bool usual = text && wk__type_attribute(t, text) == wk__type_attribute(&PyBaseObject_Type, text);
+  bool asked = !usual || (!wk__type_is_fixed(t) && t->tp_getattro != PyObject_GenericGetAttr);
   bool simple = usual && wk__is_python_instance(subject) && t->tp_getattro == PyObject_GenericGetAttr &&
                 Py_TYPE(type) == &PyType_Type && wk__is_python_class(type);
   Py_XDECREF(text);
+  PyObject *by_class = asked ? NULL : match_by_class(f, r, subject, type, positional, PyTuple_GET_SIZE(keyword_names));
+  if (by_class || r->failed[0]) return by_class;
   PyObject *names = simple ? names_of_pattern(type, positional, keyword_names) : NULL;
   for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++)
     if (!is_plain_attribute(t, PyTuple_GET_ITEM(names, i))) Py_CLEAR(names);

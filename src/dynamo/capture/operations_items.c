@@ -3,6 +3,7 @@
 #include "dynamo/capture/operations.h"
 
 #include "autograd/autograd.h"
+#include "dynamo/capture/class_attributes.h"
 #include "dynamo/capture/ends.h"
 #include "dynamo/capture/operation_parts.h"
 #include "dynamo/reads.h"
@@ -187,7 +188,7 @@ static bool has_setter_of_python(PyTypeObject *type, PyObject *name) {
 
 int wk__set_usual_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
   static const wk__reg none[WK__MODULE_PARTS] = {-1, -1, -1};
-  if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return wk__failed_int(f, r);
+  if (wk__depend_on_look_ups(r, Py_TYPE(owner)) < 0) return wk__failed_int(f, r);
   if (has_setter_of_python(Py_TYPE(owner), name)) return PyObject_GenericSetAttr(owner, name, value);
   return set_and_note(f, r, owner, name, value, none, PyObject_GenericSetAttr);
 }
@@ -214,7 +215,7 @@ static int set_of_c_object(wk__frame *f, wk__recording *r, PyObject *owner, PyOb
 
 static int set_by_property(wk__frame *f, wk__recording *r, PyObject *steal_setter, PyObject *owner, PyObject *value) {
   PyObject *args[] = {owner, value}, *result = NULL;
-  if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return wk__failed_int(f, r);
+  if (wk__depend_on_look_ups(r, Py_TYPE(owner)) < 0) return wk__failed_int(f, r);
   result = wk__call_of_property(f, r, steal_setter, args, value ? 2 : 1);
   Py_XDECREF(result);
   return result ? 0 : -1;
@@ -229,6 +230,7 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   if (wk__is_own_context(f, owner)) return set_attribute_of_context(f, r, owner, name, value);
   if (wk__is_own_object(r, owner)) return wk__plain_set_attr(f, owner, name, value);
   if (wk__is_made_class(r, owner)) return wk__plain_set_attr(f, owner, name, value);
+  if (PyType_Check(owner)) return wk__set_attribute_of_class(f, r, owner, name, value);
   if (PyModule_CheckExact(owner) && value) return wk__set_in_module(f, r, PyModule_GetDict(owner), name, value);
   bool of_c = wk__is_thread_local(r, owner) || (wk__is_foreign(r, owner) && wk__is_random(owner));
   if (of_c && value) return set_of_c_object(f, r, owner, name, value);
@@ -311,13 +313,30 @@ static wk__reg weak_key(wk__frame *f, wk__recording *r, PyObject *key) {
   return wk__reg_find(r, key);
 }
 
+static bool is_fixed_key(const wk__recording *r, PyObject *key) {
+  wk__reg reg = wk__reg_find(r, key);
+  return reg >= 0 && r->registers[reg].fixed;
+}
+
+/* The look-up asks a __hash__ of Python, which is evaluated once: nothing else may ask it, nor be refused behind that.
+ * Guards find the key by its identity. */
+static bool is_found_as_itself(wk__recording *r, wk__reg dict, PyObject *owner, PyObject *key) {
+  bool known = wk__is_foreign(r, key) && wk__reg_find(r, key) >= 0 && dict >= 0;
+  const wk__register *g = known ? &r->registers[dict] : NULL;
+  return g && !g->written && !g->names && wk__from_dict_by_identity(owner, key) && wk__reg_constant(r, key) >= 0;
+}
+
 /* A dict's item, or that it has none. */
 static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   if (Py_TYPE(key) == wk__weak_reference_type() && asks_python(f, key))
     return wk__refuse(f, "a weak reference as key, whose object is compared by Python code");
+  bool by_python = !wk__is_plain_value(BINDING, key) && !is_fixed_key(r, key) && wk__hashes_by_python(key);
+  if (by_python && !is_found_as_itself(r, reg, owner, key))
+    return wk__refuse(f, "a dict's key whose hash Python code gives");
   PyObject *found = PyDict_GetItemWithError(owner, key);
   if (!found && PyErr_Occurred()) return NULL;
-  bool plain = wk__is_plain_value(BINDING, key) || is_tuple_of_constants(f, r, key) || is_own_frozen_set(f, r, key);
+  bool plain =
+      by_python || wk__is_plain_value(BINDING, key) || is_tuple_of_constants(f, r, key) || is_own_frozen_set(f, r, key);
   wk__reg key_reg = plain ? -1 : wk__reg_find(r, key);
   bool written = wk__was_written(r, reg, key);
   wk__reg weak = found && !written && key_reg < 0 && !plain ? weak_key(f, r, key) : -1;

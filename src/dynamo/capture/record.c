@@ -40,6 +40,12 @@ void wk__recording_empty(wk__recording *r) {
   }
   for (int64_t i = 0; i < r->read_count; i++) let_go(&r->reads[i].object, r->reads[i].borrowed);
   for (int64_t i = 0; i < r->step_count; i++) let_go(&r->steps[i].object, false);
+  for (int64_t i = 0; i < r->picture_count; i++) {
+    let_go(&r->pictures[i].class, false);
+    let_go(&r->pictures[i].mro, false);
+    let_go(&r->pictures[i].held, false);
+  }
+  r->picture_count = 0;
   wk__forget_identities(r);
   wk__forget_tried(r);
   wk__forget_kept_trial(r);
@@ -65,6 +71,10 @@ void wk__recording_release(wk__recording *r) {
   wk__free(r->kept);
   wk__free(r->tried);
   wk__free(r->left_hooks);
+  wk__free(r->pictures);
+  wk__map_release(&r->names_asked);
+  wk__map_release(&r->names_guarded);
+  wk__map_release(&r->whole_types);
   wk__map_release(&r->expressions);
   wk__map_release(&r->functions);
   wk__map_release(&r->hooks);
@@ -159,12 +169,17 @@ static int keep_version(wk__recording *r, PyObject *object) {
   return 0;
 }
 
-int wk__depend_on_type(wk__recording *r, PyTypeObject *type) {
+int wk__depend_on_look_ups(wk__recording *r, PyTypeObject *type) {
   if (wk__type_is_fixed(type)) return 0;
   uint64_t key = key_of(type) | 1;
   if (wk__map_get(&r->read_before, key)) return 0;
   if (wk__map_set(&r->read_before, key, type) != WK_OK) return wk__record_no_memory(r);
-  return keep_version(r, (PyObject *)type);
+  return keep_version(r, (PyObject *)type) < 0 ? -1 : wk__note_class_as_found(r, type);
+}
+int wk__depend_on_type(wk__recording *r, PyTypeObject *type) {
+  if (wk__type_is_fixed(type)) return 0;
+  if (wk__map_set(&r->whole_types, key_of(type), type) != WK_OK) return wk__record_no_memory(r);
+  return wk__depend_on_look_ups(r, type);
 }
 
 void wk__note_made(wk__recording *r, PyObject *object) {
@@ -345,7 +360,7 @@ static int check_kind(wk__recording *r, const wk__binding *b, wk__reg reg, PyObj
   if (by_identity(b, o)) {
     wk__check(r, WK__CHECK_IS, reg, 0, o);
     g->fixed = true;
-    return PyType_Check(o) ? 0 : wk__depend_on_type(r, Py_TYPE(o));
+    return PyType_Check(o) ? 0 : wk__depend_on_look_ups(r, Py_TYPE(o));
   }
   if (PyObject_TypeCheck(o, b->tensor_type)) return check_tensor(r, b, reg, o);
   wk__check(r, by_value(o) ? WK__CHECK_EQUAL : WK__CHECK_TYPE, reg, 0, by_value(o) ? o : (PyObject *)Py_TYPE(o));
@@ -353,7 +368,7 @@ static int check_kind(wk__recording *r, const wk__binding *b, wk__reg reg, PyObj
     wk__check(r, WK__CHECK_LENGTH, reg, PyTuple_GET_SIZE(o), NULL);
     r->registers[reg].touched = PyTuple_GET_SIZE(o) == 0;
   }
-  return wk__depend_on_type(r, Py_TYPE(o));
+  return wk__depend_on_look_ups(r, Py_TYPE(o));
 }
 
 /* Checks of a thing that has been read into `reg` and has a register already. */
@@ -379,6 +394,8 @@ static uint64_t path_behind(wk__read_kind kind, uint64_t path, int64_t b, PyObje
   h = wk__hash_mix(wk__hash_mix(h, (uint64_t)b), (uint64_t)name);
   return h ? h : 1;
 }
+
+uint64_t wk__path_of_name(PyObject *dict, PyObject *name) { return path_behind(WK__READ_DICT, key_of(dict), -1, name); }
 
 /* Where something is found, the same in every capture. */
 static uint64_t path_of(const wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {

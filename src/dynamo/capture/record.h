@@ -167,6 +167,13 @@ typedef struct wk__symbol {
 
 typedef struct wk__identity wk__identity; /* identities.c */
 
+/* What a class from outside had when it was first looked at (class_attributes.c). All owned. */
+typedef struct wk__class_picture {
+  PyObject *class, *mro;
+  PyObject *held;   /* dictionary: name -> value, or the address of one that is not to be kept alive */
+  uint64_t version; /* of the class's own dictionary, when it was last found to be so */
+} wk__class_picture;
+
 /* A hook of what the region computes, which the graph does not make. */
 typedef struct wk__left_hook {
   const char *name;        /* of the method that has registered it */
@@ -248,7 +255,13 @@ typedef struct wk__recording {
   int classes_open;        /* calls that are making one */
   PyObject *shown_class;   /* borrowed: the one that the innermost of them has shown to code already; NULL */
   wk__map made_classes;    /* classes that the region has made -> themselves */
-  struct wk__left {        /* (left_count) of frames that it began in and has left, by depth: slots that were changed */
+  wk__class_picture *pictures;
+  int64_t picture_count, picture_capacity;
+  bool writes_classes;   /* the region sets attributes of classes from outside */
+  wk__map names_asked;   /* path of a name in a class's dictionary -> anything: a look-up has come by it, */
+  wk__map names_guarded; /* and what is there at the start is looked at in each call, or does not matter */
+  wk__map whole_types;   /* type -> anything: C code may have looked at all of it */
+  struct wk__left {      /* (left_count) of frames that it began in and has left, by depth: slots that were changed */
     const bool *changed;
     int count;
   } * left; /* NULL: none */
@@ -280,6 +293,7 @@ void wk__bury(PyObject *steal_object);
 
 /* Under which `changing` remembers that another object was found at a path, whose id() the program had asked for. */
 uint64_t wk__path_of_argument(PyCodeObject *code, int slot); /* of the root, as it is called */
+uint64_t wk__path_of_name(PyObject *dict, PyObject *name);   /* in the dictionary of a class */
 /* What a loop of the root gets from its iterator, with `depth` values below it on the stack; item 0, 1, ...: of that.
  */
 uint64_t wk__path_of_round(PyCodeObject *code, int depth, int item);
@@ -335,6 +349,9 @@ bool wk__is_effect(const wk__recording *r, wk__step_kind kind, const wk__reg *it
 uint64_t wk__version_of(PyObject *o);
 /* What is found in a type's dictionaries is the same as long as the type's version is. */
 int wk__depend_on_type(wk__recording *r, PyTypeObject *type);
+/* The same where special methods alone are used, or what is found by wk__look_up_in_classes(): other data may change.
+ */
+int wk__depend_on_look_ups(wk__recording *r, PyTypeObject *type);
 void wk__record_failed(wk__recording *r, const char *format, ...) WK_PRINTF(2, 3);
 void wk__mark_written(wk__recording *r, wk__reg reg, PyObject *name); /* name NULL: all of it */
 bool wk__was_written(const wk__recording *r, wk__reg reg, PyObject *name);

@@ -19,6 +19,8 @@ void wk__let_kept_go(wk__recording *r);
 bool wk__note_retained(wk__recording *r, const wk__binding *binding, PyObject *tensor);
 /* ---- classes.c ---- */
 bool wk__is_made_class(const wk__recording *r, PyObject *object);
+/* ---- class_attributes.c ---- */
+int wk__note_class_as_found(wk__recording *r, PyTypeObject *type);
 /* ---- identities.c ---- */
 bool wk__is_identity(const wk__recording *r,
                      PyObject *object); /* a number that id() or hash() has given of a made object */

@@ -33,7 +33,7 @@ PyObject *wk__call_special(wk__frame *f, wk__recording *r, PyObject *special, Py
   Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0, binds = is_descriptor_of_c(special);
   PyObject *self = PyCFunction_Check(special) ? PyCFunction_GET_SELF(special) : NULL;
   if (self && !PyModule_Check(self)) return wk__refuse(f, "a special method that is bound to another object");
-  if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return wk__refuse(f, "%s", r->failed);
+  if (wk__depend_on_look_ups(r, Py_TYPE(owner)) < 0) return wk__refuse(f, "%s", r->failed);
   PyObject **all = PyMem_Malloc((size_t)(count + named + 1) * sizeof *all);
   if (!all) return PyErr_NoMemory();
   all[0] = owner;

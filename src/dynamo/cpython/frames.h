@@ -113,6 +113,12 @@ int wk__code_width(const wk__code *info, int offset);     /* units up to the nex
 bool wk__code_collects(const wk__code *info, int offset); /* into what a comprehension makes */
 bool wk__code_jumps_back(const wk__code *info, int offset, int *out_target);
 
+/* The call at frame->offset has entered the frame of `function`, which has its arguments: in CPython a call moves them
+ * there, so that one ends where its variable is replaced. What is left on the stack, None, is as good for a call that
+ * is done again, whose frame is then filled. */
+void wk__frame_give_arguments(wk__frame *frame, PyObject *function);
+bool wk__frame_next_gives(const wk__frame *frame); /* the next call has an argument that ends with its variable there */
+
 /* What the next instruction calls, where it lies on the stack; NULL: it is no call. */
 PyObject **wk__frame_next_callee(const wk__frame *frame);
 
@@ -170,6 +176,7 @@ void wk__hook_remove(PyInterpreterState *interpreter);
 /* What CPython would have done without the hook. -> new */
 PyObject *wk__hook_default(PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing);
 PyCodeObject *wk__hook_code(struct _PyInterpreterFrame *real);   // -> borrowed
+PyObject *wk__hook_function(struct _PyInterpreterFrame *real);   // -> borrowed
 bool wk__hook_makes_generator(struct _PyInterpreterFrame *real); /* a call that will only give a generator */
 bool wk__hook_is_generator(struct _PyInterpreterFrame *real);
 bool wk__hook_collecting(PyThreadState *thread); /* the collector is at work */

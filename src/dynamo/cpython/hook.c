@@ -128,6 +128,7 @@ PyObject *wk__hook_default(PyThreadState *thread, real_frame *real, int throwing
   return result;
 }
 PyCodeObject *wk__hook_code(real_frame *real) { return wk__real_code(real); }
+PyObject *wk__hook_function(real_frame *real) { return (PyObject *)wk__real_function(real); }
 bool wk__hook_makes_generator(real_frame *real) {
   return real->owner == FRAME_OWNED_BY_THREAD && wk__hook_is_generator(real);
 }

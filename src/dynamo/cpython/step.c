@@ -248,6 +248,23 @@ static wk__step call(wk__frame *f, int count, PyObject *names, int above) {
   replace(f, count + above + 2, result);
   return serve_requests(f);
 }
+void wk__frame_give_arguments(wk__frame *f, PyObject *function) {
+  const wk__instruction *at = &f->info->code[f->offset];
+  if (at->kind != WK__I_CALL && at->kind != WK__I_CALL_KW) return;
+  PyObject **base = peek(f, at->argument + (at->kind == WK__I_CALL_KW) + 2);
+  bool method = base[WK__CALLABLE_FIRST] != NULL;
+  PyObject *callable = WK__CALLABLE_FIRST || method ? base[0] : base[1];
+  if (callable != function) return; /* C code calls it, and has the arguments until it returns */
+  for (PyObject **arg = base + 2 - method; arg < base + 2 + at->argument; arg++) Py_SETREF(*arg, Py_NewRef(Py_None));
+}
+bool wk__frame_next_gives(const wk__frame *f) {
+  const wk__instruction *next = &f->info->code[f->next];
+  PyObject **top = &f->real->localsplus[f->real->stacktop] - (next->kind == WK__I_CALL_KW);
+  if (next->kind != WK__I_CALL && next->kind != WK__I_CALL_KW) return false;
+  for (int i = 1; i <= next->argument + 1; i++) /* self, or nothing, below the arguments */
+    if (top[-i] && Py_REFCNT(top[-i]) == 1 && PyObject_IS_GC(top[-i])) return true;
+  return false;
+}
 PyObject **wk__frame_next_callee(const wk__frame *f) {
   const wk__instruction *next = &f->info->code[f->next];
   PyObject **top = &f->real->localsplus[f->real->stacktop];

@@ -406,7 +406,7 @@ def setattr_call(x, o):
     return o.count * x
 
 
-@case(captures=4, breaks=1, again=False)
+@case(captures=3, again=False)
 def class_attribute_counts(x):
     return x * Counter().number
 

@@ -62,6 +62,34 @@ class Cell:
         return Cell(self.t + (other.t if isinstance(other, Cell) else other), self.k)
 
 
+class Counted:
+    count = 0
+    level = 2
+    last = None
+
+    def up(self):
+        type(self).count += 1
+        return self.count
+
+    @classmethod
+    def note(cls, t):
+        cls.last = t
+        return cls.level
+
+
+class Further(Counted):
+    pass
+
+
+def rebinds(log, a, *rest, k=None):
+    log.append("in")
+    a = k
+    log.append("a")
+    k = rest = 2
+    log.append("rest")
+    return rest
+
+
 class Items(dict):
     __getattr__, __setattr__, __delattr__ = dict.__getitem__, dict.__setitem__, dict.__delitem__
     seen = property(dict.copy, dict.update)
@@ -571,8 +599,14 @@ class Program(Objects):
     def ending(self):
         """What Python runs in between: destructors, callbacks of weak references, signals, the collector."""
         t, name = self.random.choice(self.tensors), self.name("e")
-        kind = self.pick(0, 1, 2, 3, 4, 5)
-        if kind == 0:
+        kind = self.pick(0, 1, 2, 3, 4, 5, 6)
+        if kind == 6:
+            self.line(f"{name} = {self.pick(f'Falls(log, {t})', f'Cell({t})', '3', 'o')}")
+            one = self.pick(name, f"Falls(log, {t})", f"[Falls(log, {t})]", t)
+            more = self.pick("", f", {one}", f", k={one}", f", Falls(log, {t}), k={name}")
+            self.line(f"kept.append(rebinds(log, {one}{more}))")
+            self.line(self.pick(f"{name} = None", f"rebinds(log, {name})", "pass"))
+        elif kind == 0:
             self.line(f"{name} = Falls(log, {t})")
             self.line(f"kept.append({name}.t * 2)")
             self.line(self.pick(f"del {name}", f"{name} = None", f"{name} = Falls(log, {name}.t)", "pass"))
@@ -681,6 +715,7 @@ class Program(Objects):
             (self.scan, 0.8),
             (self.rates, 0.8),
             (self.by_c_code, 0.8),
+            (self.of_class, 1),
             (self.early, 0.7),
             (self.random_numbers, 0.5),
             (self.about_sizes, 8 if self.sizes else 0),

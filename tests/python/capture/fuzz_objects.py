@@ -1,6 +1,6 @@
 """Statements of random programs (fuzz.py) about objects of libraries: deques and weak containers from outside, hooks,
-optimizers, checkpoints, loops that carry something from row to row, lists of numbers that differ from call to call, and functions
-of C code that C code calls."""
+optimizers, checkpoints, loops that carry something from row to row, lists of numbers that differ from call to call, functions
+of C code that C code calls, and attributes of classes."""
 
 
 class Objects:
@@ -126,6 +126,29 @@ class Objects:
                 "kept.append(str(o.rates))",
             )
         )
+
+    def of_class(self):
+        t, own = self.random.choice(self.tensors), self.pick("Counted", "Further")
+        for _ in range(self.random.randint(1, 3)):
+            self.line(
+                self.pick(
+                    f"{own}.count += 1",
+                    f"{own}.level = {self.pick('n', 'a', '3', 'len(log)')}",
+                    f"setattr({own}, 'last', {self.tensor(2)})",
+                    f"{own}.last = Falls(log, {t})" if self.chance(0.3) else f"{own}.last = None",
+                    f"kept.append({own}().up())",
+                    f"kept.append({own}.note({t} * 1))",
+                    f"kept.append({t} * {own}.level)",
+                    f"kept.append({t} + {own}().count)",
+                    f"kept.append([type({own}.last).__name__, {own}.last is None])",
+                    "if 'level' in vars(Further):\n" + "    " * (self.depth + 1) + "del Further.level",
+                    f"kept.append(hasattr({own}, 'made'))",
+                    f"{own}.made = [{t}, n]",
+                    f"if hasattr({own}, 'made'):\n" + "    " * (self.depth + 1) + f"{own}.made.append(len({own}.made))",
+                    f"{own}.half = lambda self, t: t * 0.5" if self.chance(0.3) else "log.append(Counted.count)",
+                    f"kept.append(Further().half({t}) if hasattr(Further, 'half') else 0)",
+                )
+            )
 
     def by_c_code(self):
         t = self.random.choice(self.tensors)

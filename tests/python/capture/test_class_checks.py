@@ -298,3 +298,61 @@ def test_static_attributes_are_guarded():
     assert torch.equal(compiled(x, o), x * 2)
     x.width = 5
     assert torch.equal(compiled(x, x), x * 2)
+
+
+def test_class_patterns_of_builtin_classes_and_of_others():
+    def f(x, subject):
+        match subject:
+            case Point(x=1):
+                return x * 2
+            case float(b) | bool(b):
+                return x + b
+            case str():
+                return x * 3
+            case {"k": list(items)}:
+                return x * len(items)
+            case [int(a), *_]:
+                return x * a
+            case list() | dict():
+                return x * 4
+            case Held(value=value):
+                return x * value
+        return x * 5
+
+    held = Held.__new__(Held)
+    held.value = 6
+    subjects = [Point(1, 2), Point(2, 2), 2.5, "text", {"k": [1, 2]}, {"k": 3}, [7, "a"], [], {}, held, None, {1, 2}]
+    compiled = torch.compile(f, fullgraph=True)
+    for subject in [*subjects, *subjects]:
+        assert torch.equal(compiled(torch.ones(2), subject), f(torch.ones(2), subject)), subject
+
+
+def test_functions_are_bound_by_their_own_method():
+    def scaled(self, x):
+        return x * self
+
+    class Several:
+        @functools.singledispatchmethod
+        def go(self, value, x):
+            return x * 0
+
+        @go.register
+        def _(self, value: int, x):
+            return x * value
+
+        @go.register
+        def _(self, value: str, x):
+            return x + len(value)
+
+    several = Several()
+
+    def f(x, value):
+        bound = scaled.__get__(len(str(value)))
+        return bound(x) + several.go(value, x), bound
+
+    compiled = torch.compile(f)  # since 3.13 methods are found in a dictionary of weak references
+    for value in (2, "ab", 2.5, 3, "abc", 2):
+        for _ in range(2):
+            (y, bound), (expected, plain) = compiled(torch.ones(2), value), f(torch.ones(2), value)
+            assert torch.equal(y, expected)
+            assert bound.__func__ is scaled and bound.__self__ == plain.__self__

@@ -4,6 +4,8 @@ import abc
 import collections
 import collections.abc
 import dataclasses
+import enum
+import types
 import typing
 
 import pytest
@@ -170,7 +172,38 @@ def module(x):
     return nn.Sequential(Scale(), nn.ReLU())(x).detach()
 
 
+def enums(x):
+    Color = enum.Enum("Color", "RED GREEN", start=3)
+    Level = enum.IntEnum("Level", {"LOW": 3, "HIGH": 7})
+    Kind = enum.Enum("Kind", [("ADD", "add"), ("MUL", "mul")], type=str)
+    Way = enum.Flag("Way", ["UP", "DOWN", "LEFT"])
+    both = Way.UP | Way.LEFT
+    y = x * Color.GREEN.value + Level.HIGH * (Level(3) is Level.LOW) + len(Color)
+    names = [color.name for color in Color] + [Kind("mul").name]
+    return y * both.value * (Way.UP in both) * len("".join(names)) + (Kind.ADD == "add")
+
+
+def named(x):
+    Point = typing.NamedTuple("Point", [("first", wick.Tensor), ("second", int)])
+    Sizes = typing.TypedDict("Sizes", {"width": int})
+    Number = typing.NewType("Number", int)
+    point = Point(x, Number(3))
+    return point.first * point.second + point._replace(second=5).second * Sizes(width=2)["width"]
+
+
+def made_by_functions(x):
+    Pair = dataclasses.make_dataclass(
+        "Pair", [("first", wick.Tensor), ("second", int, dataclasses.field(default=4))], bases=(Base,), frozen=True
+    )
+    Further = types.new_class("Further", (Base,), {}, lambda names: names.update(level=3))
+    pair = Pair(x)
+    space = types.SimpleNamespace(a=x, b=2)
+    space.c = len(dataclasses.fields(pair))
+    return pair.first * pair.second * space.c * space.b + Further().f(x) + dataclasses.replace(pair, second=5).f(x)
+
+
 CLASSES = [plain, closure, inherited, special_methods, dataclass, named_tuple, made_by_type, exception, module]
+CLASSES += [enums, named, made_by_functions]
 
 
 @pytest.mark.parametrize("function", CLASSES, ids=lambda f: f.__name__)
@@ -222,8 +255,13 @@ def test_what_is_seen_outside_is_another_one_each_time():
         kept.append(A)
         return x + 1
 
+    def gives_member(x):
+        Color = enum.Enum("Color", "RED GREEN")
+        return Color.GREEN, x * Color.GREEN.value
+
     for _ in range(2):
         first, second, third = wick.compile(gives_class), wick.compile(gives_instance), wick.compile(keeps_it)
+        fourth = wick.compile(gives_member)
         classes, kept = [], []
         for _ in range(5):
             y, made = first(wick.ones(2))
@@ -231,8 +269,10 @@ def test_what_is_seen_outside_is_another_one_each_time():
             thing = second(wick.ones(2))
             assert thing.value.tolist() == [2.0, 2.0]
             assert third(wick.ones(2), kept).tolist() == [2.0, 2.0]
-            classes += [made, type(thing)]
-        assert len({*classes, *kept}) == 15
+            member, y = fourth(wick.ones(2))
+            assert y.tolist() == [2.0, 2.0] and member.name == "GREEN" and type(member)(2) is member
+            classes += [made, type(thing), type(member)]
+        assert len({*classes, *kept}) == 20
 
 
 def test_registries_are_told_of_each_class():
@@ -378,7 +418,14 @@ def abstract(x):
         A()
     except TypeError:
         x = x + 1
-    return B().f(x) + C().f(x) + isinstance(B(), A) + issubclass(B, A) + isinstance(3, A) + isinstance(C(), AbstractOutside)
+    return (
+        B().f(x)
+        + C().f(x)
+        + isinstance(B(), A)
+        + issubclass(B, A)
+        + isinstance(3, A)
+        + isinstance(C(), AbstractOutside)
+    )
 
 
 class AbstractOutside(abc.ABC):
@@ -404,7 +451,13 @@ def abstract_of_the_library(x):
 @pytest.mark.parametrize(
     "f",
     [
-        metaclass, metaclass_from_outside, keywords, told_in_told, wrong_keyword, set_name, abstract,
+        metaclass,
+        metaclass_from_outside,
+        keywords,
+        told_in_told,
+        wrong_keyword,
+        set_name,
+        abstract,
         abstract_of_the_library,
     ],
     ids=lambda f: f.__name__,

@@ -466,3 +466,42 @@ def test_texts_of_objects_that_tell_their_addresses(program):
     kept = [Holder(), Holder(), Holder()]
     for o in (*kept, kept[0]):
         assert compiled(X, o)[1] == program(o)
+
+
+def test_counters_count_item_by_item():
+    kept = collections.Counter(a=1)
+
+    def f(x, words):
+        kept.update(words)
+        kept.subtract({"a": 1})
+        kept.update(b=2)
+        both = kept + collections.Counter(words)
+        return x * kept["a"] + len(both), both.most_common(1)[0][0]
+
+    given = [["a", "b"], ["a", "c", "a"], ["a", "b"], ["a", "d", "a"], ["a", "a"], ["a", "b"]]
+    expected = [(f(torch.ones(1), words), dict(kept)) for words in given]
+    kept.clear()
+    kept["a"] = 1
+    compiled = torch.compile(f, fullgraph=True)
+    for words, ((y, word), counts) in zip(given, expected, strict=True):
+        found = compiled(torch.ones(1), words)
+        assert found[0].item() == y.item() and found[1] == word and dict(kept) == counts
+    assert not compiled.breaks
+
+
+def test_a_counter_of_a_class_with_a_method_of_its_own():
+    class Loud(collections.Counter):
+        said = []
+
+        def __setitem__(self, key, value):
+            self.said.append(key)
+            super().__setitem__(key, value)
+
+    def f(x, words):
+        counts = Loud(words)
+        return x * counts["a"]
+
+    compiled = torch.compile(f)
+    for words in ("aba", "aa", "aba"):
+        assert compiled(torch.ones(1), words).item() == words.count("a")
+    assert Loud.said == [*"abaaaaba"]

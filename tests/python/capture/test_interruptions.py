@@ -441,3 +441,33 @@ def test_many_values_that_live_at_once():
         expected = f(x, many)
         for _ in range(3):
             assert wick.equal(compiled(x, many), expected)
+
+
+def test_a_profiler_that_is_turned_on_between_segments():
+    log = []
+
+    @wick.compiler.disable
+    def loud(text):
+        log.append(text)
+
+    def inner(x, n):
+        log.append(n)
+        loud("inner")
+        log.append(n + 1)
+        return x * n
+
+    def f(x, n, on):
+        loud("start")
+        if on:
+            sys.setprofile(lambda *_: None)
+        return inner(x + 1, n) * 2
+
+    compiled = wick.compile(f)
+    try:
+        for on in (False, False, True, True, False, True):
+            log.clear()
+            assert compiled(wick.ones(1), 3, on).item() == 12.0
+            assert log == ["start", 3, "inner", 4]
+            sys.setprofile(None)
+    finally:
+        sys.setprofile(None)

@@ -311,7 +311,7 @@ def behind_a_break(x):
     return x.view(rows, -1), rows
 
 
-@sized(4, ["s0 >= s2 - 1"])
+@sized(4, ["s0 >= s1 - 1"])
 def break_in_a_callee(x):
     def inner(t, n):
         loud("inner")

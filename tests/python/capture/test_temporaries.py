@@ -2,6 +2,8 @@
 Each program is called with things whose end does nothing, and with things whose end says so, in either order: the log
 is that of the plain run, and so is the order of its entries."""
 
+# ruff: noqa: F841
+
 import contextlib
 import operator
 import weakref
@@ -47,6 +49,14 @@ def watched(value):
     return o
 
 
+class Holder:
+    def method(self, a, b):
+        a, self = 1, None
+        say("method")
+        b = a
+        return say("method's end")
+
+
 @torch.compiler.disable
 def taken(o):
     return o.pop()
@@ -63,6 +73,69 @@ def length_of(*args, **kwargs):
 
 def first(a, b):
     return LOG.append("in") or a.value
+
+
+def rebinds(a, *rest, k=None, **named):
+    say("in")
+    a = None
+    say("a")
+    rest = 1
+    say("rest")
+    k = 2
+    say("k")
+    del named
+    return say("out")
+
+
+def rebinds_in_a_closure(a):
+    def inner():
+        nonlocal a
+        a = None
+        return say("inner")
+
+    return inner() and say("outer")
+
+
+def hands_on(a, b=3):
+    say("in")
+    rebinds(a)
+    a = b
+    return rebinds(b, a, k=(b := None)) or b
+
+
+def rebinds_and_raises(a):
+    a = say("rebound")
+    raise KeyError(a)
+
+
+def caught_behind_a_call(o):
+    try:
+        rebinds_and_raises(taken(o))
+    except KeyError:
+        say("caught")
+
+
+def rebound_by_the_caller(o):
+    mine = o.pop()
+
+    def callee(a):
+        nonlocal mine
+        mine = None
+        say("mine")
+        del a
+        return say("a")
+
+    return callee(mine)
+
+
+def weakly_seen(o):
+    def callee(a):
+        seen = weakref.ref(a)
+        a = None
+        return say(seen() is None)
+
+    mine = Plain(1)
+    return callee(Plain(0)), callee(mine), mine.value
 
 
 def gives_two(o):
@@ -149,6 +222,15 @@ PROGRAMS = {
     "arguments and what it says": lambda o: (first(taken(o), taken(o)), say("called"))[1],
     "a result's item": lambda o: (gives_two(o)[0].value, say("item"))[1],
     "a result": lambda o: (gives_two(o), say("made"))[1],
+    "an argument that is replaced": lambda o: rebinds(taken(o)),
+    "arguments that are replaced": lambda o: rebinds(o.pop(), o.pop(), o.pop(), k=o.pop(), z=o.pop()),
+    "an argument of a method": lambda o: Holder().method(o.pop(), taken(o)),
+    "an argument that the caller has": lambda o: (mine := taken(o), rebinds(mine), say("called"))[2],
+    "an argument in a cell": lambda o: rebinds_in_a_closure(o.pop()),
+    "an argument that is handed on": lambda o: (hands_on(taken(o)), hands_on(o.pop(), taken(o)))[1],
+    "an argument of an exception": caught_behind_a_call,
+    "an argument whose caller lets go": rebound_by_the_caller,
+    "an argument of the region's own": weakly_seen,
     "operator.itemgetter": lambda o: (operator.itemgetter(1)([taken(o), 2]), say("item"))[1],
     "unpacked": unpacked,
     "unpacked with a rest": unpacked_with_a_rest,
@@ -178,3 +260,40 @@ def test_ends_come_where_they_come_plainly(name, aloud):
         makers = [lambda kind=kind: [kind(i) for i in range(5)] for kind in kinds]
         captured, plain = (runs_with_ends(f, makers, LOG, KEPT) for f in (torch.compile(program), program))
         assert captured == plain
+
+
+def test_an_argument_ends_also_where_nothing_is_captured_any_more():
+    def program(x, o):
+        rebinds(o.pop(), k=len(o))
+        return x * len(LOG)
+
+    makers = [lambda count=count: [Destroyed(i) for i in range(count)] for count in (3, 4, 5, 6)]
+    plain = runs_with_ends(program, makers, LOG, KEPT)
+    for stance in ("force_eager", "eager_on_recompile", "default"):
+        compiled = torch.compile(program)
+        with torch.compiler.set_stance(stance):
+            assert runs_with_ends(compiled, makers, LOG, KEPT) == plain, stance
+    with torch._dynamo.config.patch(recompile_limit=1):
+        assert runs_with_ends(torch.compile(program), makers, LOG, KEPT) == plain
+
+
+def test_a_call_with_a_star_whose_arguments_an_earlier_segment_began():
+    given = []
+
+    def callee(log, table, a, **named):
+        log.append("in")
+        table[len(log)] = named
+        a = None
+        log.append("out")
+        return len(log)
+
+    def program(x, o):
+        table = {}
+        y = x * callee(given, table, *[taken(o)], k=taken(o), **{"z": taken(o)})
+        return y + callee(given, table, *{1: taken(o)}.values()) + len(table)
+
+    makers = [lambda count=count: [Plain(i) for i in range(count)] for count in (4, 5, 6)]
+    expected = runs_with_ends(program, makers, LOG, KEPT)
+    seen = list(given)
+    given.clear()
+    assert runs_with_ends(torch.compile(program), makers, LOG, KEPT) == expected and given == seen
