@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/ends.h"
 #include "cuda/native_kernels.h"
 #include "cuda/nvjitlink.h"
 #include "cuda/recording.h"
@@ -100,7 +101,6 @@ static struct {
   kernel *first, *last;
   kernel *running[MOST_COMPILERS]; /* by thread; NULL: it waits */
   int threads;                     /* that were started */
-  pid_t process;                   /* that has the threads */
 } compiler = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 /* A core is left to the program. */
@@ -147,10 +147,8 @@ static void *run_compiler(void *slot) {
   return NULL;
 }
 
-/* When the process ends: the driver takes itself apart then, which must not be while it compiles. A fork has no such
- * thread. */
+/* When the process ends: the driver and nvJitLink take themselves apart then, which must not be while they compile. */
 static void stop_compiler(void) {
-  if (compiler.process != getpid()) return;
   pthread_mutex_lock(&compiler.lock);
   compiler.first = compiler.last = NULL;
   while (is_running(NULL)) pthread_cond_wait(&compiler.done, &compiler.lock);
@@ -161,8 +159,7 @@ static void ask_for(kernel *k) {
   pthread_mutex_lock(&compiler.lock);
   if (compiler.threads == 0) {
     start_thread();
-    if (compiler.threads) (void)atexit(stop_compiler);
-    compiler.process = getpid();
+    if (compiler.threads) wk__at_end(stop_compiler);
   }
   if (compiler.threads) {
     k->queued = NULL;

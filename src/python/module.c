@@ -2,6 +2,7 @@
  * several interpreters can load wick side by side. Tests: tests/python/. */
 #include "python/calls/override.h"
 
+#include "base/ends.h"
 #include "cpu/linalg/lapack.h"
 #include "cpu/memory.h"
 #include "cpu/tier0/program.h"
@@ -92,9 +93,16 @@ static int add_all(PyObject *module) {
 int wk__add_test_functions(PyObject *module); /* tests/ext/ext.h */
 #endif
 
+/* Once, of all interpreters. Where there is no room for it, exit() is early enough for most. */
+static void end_with_interpreter(void) {
+  static atomic_flag asked = ATOMIC_FLAG_INIT;
+  if (!atomic_flag_test_and_set(&asked)) (void)Py_AtExit(wk__run_ends);
+}
+
 static int module_exec(PyObject *module) {
   wk__state *state = wk__state_of_module(module);
   state->module = module;
+  end_with_interpreter();
   if (intern_names(state) < 0) return -1;
   if (PyModule_AddStringConstant(module, "__version__", wk_version()) < 0) return -1;
   if (wk__add_small_types(module, state) < 0 || wk__add_tensor_type(module, state) < 0) return -1;
