@@ -48,6 +48,7 @@ static const char *const kind_names[] = {
     [WK__CHECK_ADDRESS] = "has the id that it had",
     [WK__CHECK_ITEMS] = "items are",
     [WK__CHECK_ENDS] = "ends",
+    [WK__CHECK_MUTE_SLOT] = "can be replaced without running code",
     [WK__CHECK_MUTE] = "can be replaced without running code",
 };
 
@@ -196,7 +197,7 @@ void wk__guard_print(wk__string *out, const wk__segment *g, const wk__read *chec
     wk__string_append(out, " is there");
     return;
   }
-  if (check->kind == WK__CHECK_UNBOUND)
+  if (check->kind == WK__CHECK_UNBOUND || check->kind == WK__CHECK_MUTE_SLOT)
     wk__string_append(out, "a variable");
   else
     print_register(out, g, check->a, 0);

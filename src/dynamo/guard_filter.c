@@ -91,7 +91,9 @@ static PyObject *entry_of(const wk__session *s, const wk__segment *g, const wk__
 }
 
 static bool is_asked(const wk__session *s, const wk__recording *r, const wk__read *check) {
-  PyObject *o = check->dest < 0 && check->kind != WK__CHECK_UNBOUND ? r->registers[check->a].object : NULL;
+  PyObject *o = check->dest < 0 && check->kind != WK__CHECK_UNBOUND && check->kind != WK__CHECK_MUTE_SLOT
+                    ? r->registers[check->a].object
+                    : NULL;
   return o && kind_of(s->binding, check, o).type;
 }
 

@@ -262,8 +262,15 @@ static bool is_mute(const guard_run *g, PyObject *a, const wk__read *check) {
   return !o || !wk__let_go_is_aloud(o, &others);
 }
 
+static bool is_mute_slot(const guard_run *g, const wk__read *check) {
+  const wk__holders others = {guards_references, g, g->segment->recording->asks_referents, g->let_go};
+  PyObject *o = wk__frame_slot(&g->frames[check->a]->frame, (int)check->b);
+  return !o || wk__is_plain_value(g->session->binding, o) || !wk__let_go_is_aloud(o, &others);
+}
+
 static bool check_holds(const guard_run *g, const wk__read *check) {
   if (check->kind == WK__CHECK_UNBOUND) return unbound(g, check);
+  if (check->kind == WK__CHECK_MUTE_SLOT) return is_mute_slot(g, check);
   PyObject *a = g->values[check->a];
   const wk__binding *b = g->session->binding;
   switch (check->kind) {

@@ -261,13 +261,23 @@ bool wk__frame_dies_aloud(const wk__session *s, const wk__activation *a) {
   return false;
 }
 
+/* What the segment did not look at is something else another time, or something where there was nothing; but at the
+ * start of a function, whose variables are empty. */
+static void know_replaced(const wk__session *s, const wk__activation *a, int slot) {
+  bool unknown = a->at_start && slot < a->slots_at_start && !a->stored[slot] && !a->seen[slot];
+  bool begins = unknown && !a->depth && s->start_offsets[0] == 0 && !a->at_start[slot];
+  if (unknown && !begins) wk__check_once(s->recording, WK__CHECK_MUTE_SLOT, a->depth, slot, NULL);
+}
+
 bool wk__variable_dies_aloud(const wk__session *s, const wk__activation *a) {
   if (s->recording && a->stack_at_start && stack_died_aloud(s, a)) return true;
   int slots[2], count = s->recording ? wk__frame_next_lets_go(&a->frame, slots) : 0;
   if (count < 0) return a->depth && wk__frame_dies_aloud(s, a);
   if (s->recording && wk__frame_next_ends_handler(&a->frame)) return handled_dies_aloud(s);
-  for (int i = 0; i < count; i++)
+  for (int i = 0; i < count; i++) {
     if (dies_aloud(s, a, wk__frame_slot(&a->frame, slots[i]))) return true;
+    know_replaced(s, a, slots[i]);
+  }
   return false;
 }
 

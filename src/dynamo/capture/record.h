@@ -61,6 +61,7 @@ typedef enum wk__read_kind {
   WK__CHECK_ADDRESS,   /* a is at address b */
   WK__CHECK_ITEMS,     /* list a has exactly the objects of tuple `object` */
   WK__CHECK_ENDS,      /* iterator a gives exactly b more, or fewer */
+  WK__CHECK_MUTE_SLOT, /* slot b of frame a is empty, or what it has can be replaced without running code */
   WK__CHECK_MUTE,      /* what dict a has for `object`, object a as that slot, or list a as item b, can be replaced
                         * without running code; */
 } wk__read_kind;

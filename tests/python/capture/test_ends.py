@@ -468,3 +468,34 @@ def test_guards_do_not_keep_alive_what_has_a_destructor():
     LOG.clear()
     model.thing = kept = None
     assert LOG == [("end", 1), ("end", 2)]
+
+
+class Said:
+    def __init__(self, log, number):
+        self.log = log
+        self.number = number
+
+    def __del__(self):
+        self.log.append(f"end of {self.number}")
+
+
+def test_what_a_variable_had_ends_where_a_segment_is_used_again():
+    """The segment behind the destructor's break was captured when the variable had nothing."""
+
+    def looked_at(log, thing):
+        log.append("seen")
+
+    def program(x, log):
+        for number in range(4):
+            thing = Said(log, number)
+            looked_at(log, thing)
+            log.append("behind")
+            x = x + 1
+        return x
+
+    compiled, plain = torch.compile(program), []
+    program(torch.ones(2), plain)
+    for _ in range(3):
+        log = []
+        compiled(torch.ones(2), log)
+        assert log == plain
