@@ -69,11 +69,11 @@ typedef struct trial {
   double begin; /* of the tuning */
   int ways, way;
   bool told, other_sums;
+  bool elsewhere; /* on another device, which times the ways of its products by itself */
 } trial;
 
 static wk_status hinted_spec(const wk_tensor *shape, wk__spec *out) {
   wk__spec_of(out, shape);
-  if (shape->device.type != WK_CPU) return wk_fail(WK_UNSUPPORTED, "only CPU graphs are tuned");
   for (int d = 0; d < shape->ndim; d++) {
     out->sizes[d] = wk_int_of(wk__hint(shape->sizes[d]));
     out->strides[d] = wk_int_of(wk__hint(shape->strides[d]));
@@ -99,6 +99,8 @@ static wk_status make_inputs(trial *t) {
   int64_t bytes = 0;
   for (int64_t i = 0; i < t->graph->input_count; i++) {
     wk__spec spec;
+    t->elsewhere = t->graph->inputs[i]->value->device.type != WK_CPU;
+    if (t->elsewhere) return wk_fail(WK_UNSUPPORTED, "only CPU graphs are tuned");
     WK_TRY(hinted_spec(t->graph->inputs[i]->value, &spec));
     if (!(t->inputs[i] = wk__tensor_from_spec(&spec))) return wk_error_category();
     bytes += t->inputs[i]->storage->bytes;
@@ -278,7 +280,9 @@ static wk_status tune_or_recall(wk__graph *graph, bool other_sums, wk__compiled_
   *out_compiled = NULL;
   if (status == WK_OUT_OF_MEMORY) return status;
   wk_error_clear(); /* it cannot be run on what was made up: compiled as usual */
-  return wk__compile_with(graph, &wk__usual_choices, out_compiled);
+  found.choices = wk__usual_choices;
+  found.choices.other_sums = t.elsewhere && other_sums;
+  return wk__compile_with(graph, &found.choices, out_compiled);
 }
 
 wk_status wk__tune(wk__graph *graph, bool other_sums, wk__compiled_graph **out_compiled) {

@@ -1,4 +1,5 @@
-/* Products of floats by cuBLASLt. What it thinks best for a shape is asked once and kept in a table.
+/* Products of floats by cuBLASLt. What it thinks best for a shape is asked once and kept in a table; what it thinks
+ * next best, when that is to be timed (product_ways.c).
  *
  * It counts columns first: our row-major C (m, n) is its C' (n, m), so B and A change places. An operand is given as it
  * lies where one of its strides is 1. Tests: tests/cuda/test_products.py. */
@@ -19,7 +20,8 @@ typedef struct plan {
   wk__cuda_prepared head;
   wk__cuda_product key; /* without addresses */
   void *desc, *first, *second, *result;
-  wk__cublas_algorithm best;
+  wk__cublas_algorithm ways[WK__CUBLAS_WAYS]; /* the best first */
+  int way_count;
 } plan;
 
 /* A row-major (rows, columns) operand by its strides. False: neither stride is 1. */
@@ -81,7 +83,7 @@ static bool prepare(wk__cuda_prepared *entry) {
   if (!describe(k->k, k->n, k->b_row, k->b_column, k->b_batch, &b)) return false;
   return make_layout(&p->first, type, &b, k->batch) && make_layout(&p->second, type, &a, k->batch) &&
          make_layout(&p->result, type, &c, k->batch) && make_desc(p, b.transposed, a.transposed) &&
-         wk__cublas_ask_best(p->desc, p->first, p->second, p->result, &p->best);
+         (p->way_count = wk__cublas_ask(p->desc, p->first, p->second, p->result, 1, p->ways)) > 0;
 }
 
 static void release(wk__cuda_prepared *entry) {
@@ -95,21 +97,12 @@ static wk__cuda_preparations plans = {.entry_bytes = sizeof(plan),
                                       .release = release,
                                       .lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Addresses count by what they are aligned to alone. */
-static wk__cuda_product key_of(const wk__cuda_product *p) {
-  wk__cuda_product key = *p;
-  key.a = key.b = key.c = (p->a | p->b | p->c) & 15;
-  key.row = p->row ? 1 : 0;
-  key.alpha = 1;
-  key.beta = p->beta != 0;
-  return key;
-}
-
 /* ---- running ---- */
 
 typedef struct giving {
   const wk__cuda_product *product;
   plan *plan;
+  const wk__cublas_algorithm *way;
   void *workspace;
 } giving;
 
@@ -126,31 +119,39 @@ static bool give(void *context, CUstream stream) {
   if (p->row && lt->cublasLtMatmulDescSetAttribute(made->desc, WK__CUBLAS_DESC_BIAS_POINTER, &p->row, sizeof p->row))
     return false;
   return !lt->cublasLtMatmul(lt->handle, made->desc, alpha, b, made->first, a, made->second, beta, c, made->result, c,
-                             made->result, &made->best.algo, g->workspace, made->best.workspace, stream);
+                             made->result, &g->way->algo, g->workspace, g->way->workspace, stream);
 }
 
-static bool give_product(wk__cuda_stream *s, const wk__cuda_product *p, plan *made, void *workspace) {
+static bool give_product(wk__cuda_stream *s, const wk__cuda_product *p, plan *made, const wk__cublas_algorithm *way,
+                         void *workspace) {
   uint64_t of[] = {p->a, p->b, p->c, p->row, (uint64_t)(uintptr_t)workspace};
   wk__cuda_address addresses[WK_COUNT(of)];
   int count = 0;
   for (size_t i = 0; i < WK_COUNT(of); i++)
     if (of[i]) addresses[count++] = (wk__cuda_address){0, of[i]};
-  giving g = {p, made, workspace};
+  giving g = {p, made, way, workspace};
   return wk__cuda_give_library(s, addresses, count, give, &g);
 }
 
-wk_status wk__cublas_run(wk__cuda_stream *s, const wk__cuda_product *product, bool *out_done) {
+/* The others are asked for with the first of them. NULL: there are not so many. */
+static const wk__cublas_algorithm *way_of(plan *p, int way) {
+  if (way >= p->way_count && p->way_count == 1)
+    p->way_count = wk__max(1, wk__cublas_ask(p->desc, p->first, p->second, p->result, WK__CUBLAS_WAYS, p->ways));
+  return way < p->way_count ? &p->ways[way] : NULL;
+}
+
+wk_status wk__cublas_run(wk__cuda_stream *s, const wk__cuda_product *product, int number, bool *out_done) {
   int64_t capacity;
   void *workspace = NULL;
   *out_done = false;
   if (product->batch > INT32_MAX || !wk__cublas_lt()) return WK_OK;
   pthread_mutex_lock(&plans.lock);
-  wk__cuda_product key = key_of(product);
+  wk__cuda_product key = wk__cuda_product_kind(product);
   plan *p = (plan *)wk__cuda_prepared_for(&plans, &key, s->device->index);
-  bool usable = p && p->head.usable;
-  if (usable && p->best.workspace && !(workspace = wk__cuda_allocate(&s->head, (int64_t)p->best.workspace, &capacity)))
-    usable = false;
-  if (usable) *out_done = give_product(s, product, p, workspace);
+  const wk__cublas_algorithm *way = p && p->head.usable ? way_of(p, number) : NULL;
+  if (way && way->workspace && !(workspace = wk__cuda_allocate(&s->head, (int64_t)way->workspace, &capacity)))
+    way = NULL;
+  if (way) *out_done = give_product(s, product, p, way, workspace);
   pthread_mutex_unlock(&plans.lock);
   if (workspace) wk__cuda_release(&s->head, workspace, capacity);
   wk_error_clear();

@@ -83,7 +83,7 @@ static bool prepare(wk__cuda_prepared *entry) {
   return make_layout(&p->first, k->b_type, k->k, k->n, k->b_column) &&
          make_layout(&p->second, k->a_type, k->k, k->m, k->a_row) &&
          make_layout(&p->result, k->c_type, k->n, k->m, k->n) && make_desc(p) &&
-         wk__cublas_ask_best(p->desc, p->first, p->second, p->result, &p->best);
+         wk__cublas_ask(p->desc, p->first, p->second, p->result, 1, &p->best) > 0;
 }
 
 static void release(wk__cuda_prepared *entry) {

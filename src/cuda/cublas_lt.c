@@ -29,16 +29,16 @@ const wk__cublas_functions *wk__cublas_lt(void) {
 
 bool wk__cublas_is_there(void) { return wk__cublas_lt() != NULL; }
 
-bool wk__cublas_ask_best(void *desc, void *first, void *second, void *result, wk__cublas_algorithm *out) {
+int wk__cublas_ask(void *desc, void *first, void *second, void *result, int most, wk__cublas_algorithm *out) {
   void *preference;
-  size_t most = MOST_WORKSPACE;
+  size_t bytes = MOST_WORKSPACE;
   int count = 0;
-  if (lt.cublasLtMatmulPreferenceCreate(&preference)) return false;
+  if (lt.cublasLtMatmulPreferenceCreate(&preference)) return 0;
   bool good =
-      !lt.cublasLtMatmulPreferenceSetAttribute(preference, WK__CUBLAS_PREFERENCE_WORKSPACE, &most, sizeof most) &&
-      !lt.cublasLtMatmulAlgoGetHeuristic(lt.handle, desc, first, second, result, result, preference, 1, out, &count);
+      !lt.cublasLtMatmulPreferenceSetAttribute(preference, WK__CUBLAS_PREFERENCE_WORKSPACE, &bytes, sizeof bytes) &&
+      !lt.cublasLtMatmulAlgoGetHeuristic(lt.handle, desc, first, second, result, result, preference, most, out, &count);
   lt.cublasLtMatmulPreferenceDestroy(preference);
-  return good && count > 0;
+  return good ? count : 0;
 }
 
 void wk__cublas_release(void *desc, void *first, void *second, void *result) {

@@ -80,8 +80,8 @@ enum {
 /* cublasLtMatrixLayoutAttribute_t, cublasLtMatmulPreferenceAttributes_t */
 enum { WK__CUBLAS_LAYOUT_BATCH_COUNT = 5, WK__CUBLAS_LAYOUT_BATCH_STRIDE = 6, WK__CUBLAS_PREFERENCE_WORKSPACE = 1 };
 
-/* What it thinks best for such a product; false: it does not take it. */
-bool wk__cublas_ask_best(void *desc, void *first, void *second, void *result, wk__cublas_algorithm *out);
+/* What it thinks best for such a product, the best first: how many, at most `most`; 0: it does not take it. */
+int wk__cublas_ask(void *desc, void *first, void *second, void *result, int most, wk__cublas_algorithm *out);
 /* Those that are not NULL. */
 void wk__cublas_release(void *desc, void *first, void *second, void *result);
 

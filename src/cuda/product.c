@@ -9,6 +9,7 @@
 #include "cuda/cuda.h"
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
+#include "cuda/product_ways.h"
 #include "cuda/products.h"
 #include "cuda/recording.h"
 #include "cuda/tensor_cores.h"
@@ -73,21 +74,27 @@ static void note_time(const wk__cuda_stream *s, const wk__cuda_product *p, bool 
   wk__cuda_time_end(s, begin, name);
 }
 
+wk_status wk__cuda_multiply_in(wk__cuda_stream *s, const wk__cuda_product *p, int way, bool *out_library) {
+  bool whole = p->type == WK__MEMORY_I64;
+  wk__cuda_cores cores;
+  *out_library = false;
+  if (p->k > 0 && !whole && way != WK__OWN_WAY) WK_TRY(wk__cublas_run(s, p, way, out_library));
+  if (*out_library) return WK_OK;
+  if (!whole && wk__cuda_cores_prepare(&cores, s, p, WK__WINDOWS_OF_NONE)) return wk__cuda_cores_give(&cores, p);
+  return run_own(s, p);
+}
+
 wk_status wk__cuda_multiply(const wk_tensor *out, wk__cuda_product *p) {
-  bool whole = out->dtype == WK_INT64;
-  p->type = whole ? WK__MEMORY_I64 : wk__cuda_float_type(out);
+  p->type = out->dtype == WK_INT64 ? WK__MEMORY_I64 : wk__cuda_float_type(out);
   p->tf32 = p->type == WK__MEMORY_F32 && wk__cuda_switches.products_tf32;
   wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(out->device));
   if (p->m == 0 || p->n == 0 || p->batch == 0) return WK_OK;
   WK_TRY(wk__cuda_enter(s->device));
-  bool done = false;
+  bool library;
   CUevent begin;
+  int way = WK_UNLIKELY(wk__thread.gemm_other_sums) ? wk__cuda_fastest_way(s, p) : 0;
   wk__cuda_time_begin(s, &begin);
-  wk_status status = p->k > 0 && !whole ? wk__cublas_run(s, p, &done) : WK_OK;
-  bool library = done;
-  wk__cuda_cores cores;
-  if (status == WK_OK && !done)
-    status = !whole && wk__cuda_cores_prepare(&cores, s, p, WK__WINDOWS_OF_NONE) ? wk__cuda_cores_give(&cores, p) : run_own(s, p);
+  wk_status status = wk__cuda_multiply_in(s, p, way, &library);
   if (WK_UNLIKELY(begin)) note_time(s, p, library, begin);
   return status;
 }

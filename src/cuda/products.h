@@ -16,4 +16,14 @@ typedef struct wk__cuda_product {
   int32_t tf32; /* f32 may be multiplied as TF32 */
 } wk__cuda_product;
 
+/* What products have in common that are done alike: addresses count by what they are aligned to alone. */
+static inline wk__cuda_product wk__cuda_product_kind(const wk__cuda_product *p) {
+  wk__cuda_product kind = *p;
+  kind.a = kind.b = kind.c = (p->a | p->b | p->c) & 15;
+  kind.row = p->row ? 1 : 0;
+  kind.alpha = 1;
+  kind.beta = p->beta != 0;
+  return kind;
+}
+
 #endif

@@ -1,6 +1,7 @@
-/* As much of cuBLASLt as products of bytes ask for, in software, over the emulated driver: it takes what the real one
- * takes on an H100 and refuses the rest, so that descriptions that are wrong give no product. Numbers are those of
- * cublasLt.h 12.9. EMULATED_CUBLASLT_VERSION: below 120900 it has no scales by row. Each product is a line on stderr.
+/* As much of cuBLASLt as products of bytes ask for, and layers of bf16, in software, over the emulated driver: it takes
+ * what the real one takes on an H100 and refuses the rest, so that descriptions that are wrong give no product. Those
+ * of bf16 have two ways, which give the same. Numbers are those of cublasLt.h 12.9. EMULATED_CUBLASLT_VERSION: below
+ * 120900 it has no scales by row. Each product is a line on stderr.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -87,12 +88,14 @@ static bool takes(const description *d, const layout *a, const layout *b, const 
   bool small = (a->type == E4M3 || a->type == E5M2) && (b->type == E4M3 || b->type == E5M2) &&
                (a->type == E4M3 || b->type == E4M3) && (c->type == F32 || c->type == F16 || c->type == BF16) &&
                d->compute == 68 && d->scale_type == F32;
-  uint64_t unit = whole ? 4 : 16;
-  if (!whole && !small) return false;
+  bool plain = a->type == BF16 && b->type == BF16 && c->type == BF16 && d->compute == 68 && d->scale_type == F32;
+  uint64_t unit = plain ? 1 : whole ? 4 : 16;
+  if (!whole && !small && !plain) return false;
   if (d->transposed[0] != 1 || d->transposed[1] != 0 || a->rows != b->rows) return false;
   if (c->rows != a->columns || c->columns != b->columns || c->leading < (int64_t)c->rows) return false;
   if (a->rows % unit || a->columns % unit || (uint64_t)a->leading % unit || (uint64_t)b->leading % unit) return false;
   if (a->leading < (int64_t)a->rows || b->leading < (int64_t)b->rows) return false;
+  if (plain) return d->epilogue == 1 || d->epilogue == 4;
   if (d->epilogue == 4) return small && d->bias_type == (c->type == F16 ? F16 : BF16);
   return d->epilogue == 1 && d->scale_mode[0] == d->scale_mode[1];
 }
@@ -100,14 +103,24 @@ static bool takes(const description *d, const layout *a, const layout *b, const 
 API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, void *c, void *out, void *preference,
                                        int most, void *results, int *count) {
   (void)handle, (void)preference;
+  enum { BYTES = 96 }; /* of a result, which begins with what we like */
   *count = most > 0 && c == out && takes(desc, a, b, out);
-  if (*count) memset(results, 0, 96);
+  if (*count && most > 1 && ((layout *)a)->type == BF16) *count = 2;
+  if (*count) memset(results, 0, BYTES * (size_t)*count);
+  for (int i = 0; i < *count; i++) ((uint8_t *)results)[BYTES * i] = (uint8_t)i;
   return *count ? 0 : NOT_SUPPORTED;
 }
 
 /* ---- the product ---- */
 
+static float from_bf16(uint16_t bits) {
+  uint32_t word = (uint32_t)bits << 16;
+  float value;
+  memcpy(&value, &word, 4);
+  return value;
+}
 static double number(int type, const void *at, uint64_t i) {
+  if (type == BF16) return from_bf16(((const uint16_t *)at)[i]);
   const uint8_t byte = ((const uint8_t *)at)[i];
   int exponents = type == E4M3 ? 4 : 5, fractions = 7 - exponents, bias = (1 << (exponents - 1)) - 1;
   if (type == I8) return (int8_t)byte;
@@ -115,12 +128,6 @@ static double number(int type, const void *at, uint64_t i) {
   double value =
       exponent ? ldexp(1 + ldexp(fraction, -fractions), exponent - bias) : ldexp(fraction, 1 - bias - fractions);
   return byte & 128 ? -value : value;
-}
-static float from_bf16(uint16_t bits) {
-  uint32_t word = (uint32_t)bits << 16;
-  float value;
-  memcpy(&value, &word, 4);
-  return value;
 }
 static void store(int type, void *to, uint64_t i, double value) {
   if (type == I32) ((int32_t *)to)[i] = (int32_t)value;
@@ -142,18 +149,19 @@ static void *fetch(void *stream, uint64_t from, size_t bytes) {
 API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b,
                        void *b_layout, const void *beta, const void *c, void *c_layout, void *out, void *out_layout,
                        const void *algo, void *workspace, size_t workspace_bytes, void *stream) {
-  (void)handle, (void)algo, (void)workspace, (void)workspace_bytes;
+  (void)handle, (void)workspace, (void)workspace_bytes;
   const description *d = desc;
   const layout *la = a_layout, *lb = b_layout, *lc = out_layout;
-  bool whole = la->type == I8, rows = d->scale_mode[0] == 3;
-  if (c != out || c_layout != out_layout || !takes(d, la, lb, lc) || (!whole && (!d->scale[0] || !d->scale[1])))
+  bool whole = la->type == I8, plain = la->type == BF16, scaled = !whole && !plain, rows = d->scale_mode[0] == 3;
+  if (c != out || c_layout != out_layout || !takes(d, la, lb, lc) || (scaled && (!d->scale[0] || !d->scale[1])))
     return INVALID_VALUE;
   if (whole ? *(int32_t *)alpha != 1 || *(int32_t *)beta != 0 : *(float *)alpha != 1 || *(float *)beta != 0)
     return INVALID_VALUE;
   if (cuStreamSynchronize(stream)) return NOT_SUPPORTED; /* which a stream that is captured does not do */
   uint64_t n = lc->rows, m = lc->columns, size = lc->type == F16 || lc->type == BF16 ? 2 : 4;
-  uint8_t *from_a = fetch(stream, (uintptr_t)a, (size_t)la->leading * n),
-          *from_b = fetch(stream, (uintptr_t)b, (size_t)lb->leading * m);
+  size_t item = plain ? 2 : 1;
+  uint8_t *from_a = fetch(stream, (uintptr_t)a, (size_t)la->leading * n * item),
+          *from_b = fetch(stream, (uintptr_t)b, (size_t)lb->leading * m * item);
   float *of_a = fetch(stream, d->scale[0], rows ? 4 * n : 4), *of_b = fetch(stream, d->scale[1], rows ? 4 * m : 4);
   uint16_t *bias = d->epilogue == 4 ? fetch(stream, d->bias, 2 * n) : NULL;
   void *result = malloc((size_t)lc->leading * m * size);
@@ -163,14 +171,15 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
       for (uint64_t k = 0; k < la->rows; k++)
         sum += number(la->type, from_a, i * (uint64_t)la->leading + k) *
                number(lb->type, from_b, j * (uint64_t)lb->leading + k);
-      if (!whole) sum *= (double)of_a[rows ? i : 0] * of_b[rows ? j : 0];
+      if (scaled) sum *= (double)of_a[rows ? i : 0] * of_b[rows ? j : 0];
       if (bias) sum += lc->type == F16 ? (double)((_Float16 *)bias)[i] : from_bf16(bias[i]);
       store(lc->type, result, j * (uint64_t)lc->leading + i, sum);
     }
   int status = cuMemcpyHtoDAsync_v2((uintptr_t)out, result, (size_t)lc->leading * m * size, stream);
   if (!status) status = cuStreamSynchronize(stream);
-  fprintf(stderr, "cublaslt: %dx%dx%d%s%s%s\n", (int)m, (int)n, (int)la->rows, whole ? " int8" : "",
-          rows ? " rows" : "", bias ? " bias" : "");
+  const char *kind = whole ? " int8" : !plain ? "" : *(const uint8_t *)algo ? " bf16, second way" : " bf16";
+  fprintf(stderr, "cublaslt: %dx%dx%d%s%s%s\n", (int)m, (int)n, (int)la->rows, kind, rows ? " rows" : "",
+          bias ? " bias" : "");
   free(from_a), free(from_b), free(of_a), free(of_b), free(bias), free(result);
   return status;
 }
