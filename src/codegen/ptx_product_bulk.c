@@ -12,7 +12,7 @@
 typedef product_writer writer;
 
 enum { COPIES = 256, WARPS = COPIES / 32, THREADS = COPIES + 32 }; /* COPIES: the first thread of the ninth warp */
-/* With a nest there are twelve warps, since registers go from four to eight only. */
+/* With a nest there are twelve warps: registers of a thread are taken from one warpgroup and given to two. */
 enum { THREADS_OF_NEST = COPIES + 128, REGISTERS_OF_NEST = 232, REGISTERS_OF_COPIES = 40 };
 enum { MOST_SHARED = 227 * 1024, ATOM = 1024, BARRIER = 8, MOST_STAGES = 6 };
 enum { PIECES = 4 }; /* that a lane works on at a time */

@@ -69,9 +69,7 @@ typedef struct product_lines {
   int c;           /* long: the batch's C */
 } product_lines;
 
-/* ptx_product_results.c: the lines of a warp. */
-product_lines wk__product_lines(product_writer *w);
-/* Rounds the sums and stores them, or leaves them in shared memory where they are staged. */
+/* ptx_product_results.c: rounds the sums and stores them, or leaves them in shared memory where they are staged. */
 product_lines wk__product_stage(product_writer *w);
 /* Stores staged lines as they are. */
 void wk__product_store(product_writer *w, const product_lines *lines);

@@ -123,7 +123,7 @@ static int find_work(writer *w) {
   return work;
 }
 
-product_lines wk__product_lines(product_writer *w) {
+static product_lines lines_of_warp(writer *w) {
   wk__ptx_text *t = &w->text;
   product_lines lines = {.rows = 16 * w->tiles,
                          .row = TWO("add.u32", w->row0, w->warp_row),
@@ -135,7 +135,7 @@ product_lines wk__product_lines(product_writer *w) {
 
 product_lines wk__product_stage(product_writer *w) {
   wk__ptx_text *t = &w->text;
-  product_lines lines = wk__product_lines(w);
+  product_lines lines = lines_of_warp(w);
   results r = {.rows = lines.rows};
   int pairs = WITH("shl.b32", WITH("and.b32", w->lane, 3), 1), g = WITH("shr.u32", w->lane, 2), wide = wk__ptx_long(t);
   r.first_row = TWO("add.u32", lines.row, g);
