@@ -69,7 +69,7 @@ static void wait(writer *w, int barrier, int parity) {
 
 /* ---- what both roles know ---- */
 
-/* Barriers begin empty; nobody waits before all are there. */
+/* Barriers begin empty; no thread waits before all are there. */
 static void begin(writer *w) {
   wk__ptx_text *t = &w->text;
   int others = t->labels++, not_first = wk__ptx_predicate(t);

@@ -51,7 +51,6 @@ char *kernel_text(int parameters, const char *declarations, const char *statemen
 uint64_t random_bits(void);
 
 int test_values(void), test_conversions(void), test_kernels(void), test_warps(void), test_memory(void),
-    test_streams(void), test_graphs(void), test_errors(void), test_parse(void), test_control(void),
-    test_bulk(void);
+    test_streams(void), test_graphs(void), test_errors(void), test_parse(void), test_control(void), test_bulk(void);
 
 #endif
