@@ -224,13 +224,14 @@ Py_ssize_t wk__frames_references(const wk__session *s, PyObject *o) {
   return count;
 }
 
-/* The frame drops the object. */
-static bool dies_aloud(const wk__session *s, const wk__activation *a, PyObject *o) {
+/* The frame drops the object. late: something keeps the frame, so that what the region has made does not end here,
+ * either: a generator, or what weak references point at. */
+static bool dies_aloud(const wk__session *s, const wk__activation *a, PyObject *o, bool late) {
   if (!o || Py_REFCNT(o) > MOST_REFERENCES) return false;
   Py_ssize_t recorder = recorders_references(s, o);
   Py_ssize_t frames = recorder ? wk__frames_references(s, o) : references_of_frame(a, o);
   const wk__holders others = {.count = recorders_references, .context = s};
-  death d = {.others = &others, .recording = s->recording, .notes = true, .known = recorder > 0};
+  death d = {.others = &others, .recording = s->recording, .notes = true, .known = late || recorder, .watched = late};
   begin(&d);
   if (Py_REFCNT(o) <= recorder + frames) look_at_death(o, &d);
   return is_aloud(&d);
@@ -241,7 +242,7 @@ static bool stack_died_aloud(const wk__session *s, const wk__activation *a) {
   for (int i = a->slots_at_start; i < a->slots_at_start + a->stack_at_start; i++) {
     PyObject *o = a->at_start[i];
     if (!o || Py_REFCNT(o) > MOST_REFERENCES || wk__is_plain_value(s->binding, o)) continue;
-    if (Py_REFCNT(o) <= recorders_references(s, o) && dies_aloud(s, a, o)) return true;
+    if (Py_REFCNT(o) <= recorders_references(s, o) && dies_aloud(s, a, o, false)) return true;
   }
   return false;
 }
@@ -255,9 +256,12 @@ static bool handled_dies_aloud(const wk__session *s) {
   return aloud;
 }
 
+/* A frame that was there when the segment began may be kept by what the recorder has from then, the exception in whose
+ * handler it began: the traceback has the frame, or one that it has called. The program may keep such a thing, too. */
 bool wk__frame_dies_aloud(const wk__session *s, const wk__activation *a) {
+  bool late = a->at_start && wk__frame_is_kept(&a->frame);
   for (int i = 0; s->recording && i < wk__frame_slot_count(&a->frame); i++)
-    if (dies_aloud(s, a, wk__frame_slot(&a->frame, i))) return true;
+    if (dies_aloud(s, a, wk__frame_slot(&a->frame, i), late)) return true;
   return false;
 }
 
@@ -275,7 +279,7 @@ bool wk__variable_dies_aloud(const wk__session *s, const wk__activation *a) {
   if (count < 0) return a->depth && wk__frame_dies_aloud(s, a);
   if (s->recording && wk__frame_next_ends_handler(&a->frame)) return handled_dies_aloud(s);
   for (int i = 0; i < count; i++) {
-    if (dies_aloud(s, a, wk__frame_slot(&a->frame, slots[i]))) return true;
+    if (dies_aloud(s, a, wk__frame_slot(&a->frame, slots[i]), false)) return true;
     know_replaced(s, a, slots[i]);
   }
   return false;

@@ -278,9 +278,13 @@ static PyObject *keyword_names_at(const wk__frame *frame, int offset) {
   return at < 0 ? NULL : PyTuple_GET_ITEM(frame->code->co_consts, code[at].argument);
 }
 
-void wk__frame_let_go(wk__frame *frame, const bool *slots, int count) {
+bool wk__frame_is_kept(const wk__frame *frame) {
   const PyObject *object = (PyObject *)frame->real->frame_obj;
-  if (!object || Py_REFCNT(object) == 1) return;  // what is left dies in CPython's order
+  return object && Py_REFCNT(object) > 1;
+}
+
+void wk__frame_let_go(wk__frame *frame, const bool *slots, int count) {
+  if (!wk__frame_is_kept(frame)) return;  // what is left dies in CPython's order
   wk__frame_pop_to(frame, 0);
   frame->dropping++;
   for (int i = 0; i < count; i++)

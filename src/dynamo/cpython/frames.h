@@ -156,6 +156,9 @@ bool wk__frame_slot_is_done(const wk__frame *frame, int slot);
 /* How many slots the next instruction empties or fills again, written to out_slots; -1: it returns, all of them. */
 int wk__frame_next_lets_go(const wk__frame *frame, int out_slots[2]);
 
+/* Its variables outlive it: something has its object, such as the traceback of an exception that it has handled. */
+bool wk__frame_is_kept(const wk__frame *frame);
+
 bool wk__frame_next_ends_handler(const wk__frame *frame); /* the thread lets go of the exception that was handled */
 
 /* Puts an equal value in place of slot `index`, or of the stack's, which are counted behind the slots. */
