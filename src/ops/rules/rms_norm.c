@@ -17,9 +17,9 @@ wk_status wk__meta_fused_rms_norm(wk__call *c) {
   WK__ARGS(_fused_rms_norm);
   const wk_tensor *x = c->args[A_input].tensor, *weight = wk__arg_tensor(c, A_weight);
   const wk_value *shape = &c->args[A_normalized_shape];
-  WK_TRY(wk__check_norm_shape(x, shape, ""));
   if (!wk_dtype_is_floating((wk_dtype)x->dtype))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"rms_norm\" not implemented for '%s'", wk__dtype_legacy((wk_dtype)x->dtype));
+  WK_TRY(wk__check_norm_shape(x, shape, ""));
   if (weight) WK_TRY(wk__check_norm_parameter(weight, shape, "weight"));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)x->dtype, x->device, x->ndim, x->sizes);
   c->compute_dtype = x->dtype;
