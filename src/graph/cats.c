@@ -138,7 +138,7 @@ wk_status wk__graph_order_cats(wk__graph *graph, bool *out_changed) {
     use u;
     next = n->next;
     if (!find_use(n, &u)) continue;
-    while (next == u.stack || next == u.order || next == u.copy) next = next->next;
+    while (next && (next == u.stack || next == u.order || next == u.copy)) next = next->next;
     status = replace(graph, &u, &changed);
   }
   if (out_changed) *out_changed = changed;
