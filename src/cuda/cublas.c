@@ -19,7 +19,7 @@ typedef struct operand {
 typedef struct plan {
   wk__cuda_prepared head;
   wk__cuda_product key; /* without addresses */
-  void *desc, *first, *second, *result;
+  wk__cublas_kind kind;
   wk__cublas_algorithm ways[WK__CUBLAS_WAYS]; /* the best first */
   int way_count;
 } plan;
@@ -66,11 +66,11 @@ static bool make_desc(plan *p, bool first_transposed, bool second_transposed) {
                 : p->key.tf32 && p->key.type == WK__MEMORY_F32 ? WK__CUBLAS_COMPUTE_32F_TF32
                                                                : WK__CUBLAS_COMPUTE_32F;
   int first = first_transposed, second = second_transposed, epilogue = WK__CUBLAS_EPILOGUE_BIAS;
-  if (lt->cublasLtMatmulDescCreate(&p->desc, compute, wide ? WK__CUBLAS_R_64F : WK__CUBLAS_R_32F)) return false;
-  if (lt->cublasLtMatmulDescSetAttribute(p->desc, WK__CUBLAS_DESC_TRANSA, &first, sizeof first)) return false;
-  if (lt->cublasLtMatmulDescSetAttribute(p->desc, WK__CUBLAS_DESC_TRANSB, &second, sizeof second)) return false;
+  if (lt->cublasLtMatmulDescCreate(&p->kind.desc, compute, wide ? WK__CUBLAS_R_64F : WK__CUBLAS_R_32F)) return false;
+  if (lt->cublasLtMatmulDescSetAttribute(p->kind.desc, WK__CUBLAS_DESC_TRANSA, &first, sizeof first)) return false;
+  if (lt->cublasLtMatmulDescSetAttribute(p->kind.desc, WK__CUBLAS_DESC_TRANSB, &second, sizeof second)) return false;
   return !p->key.row ||
-         !lt->cublasLtMatmulDescSetAttribute(p->desc, WK__CUBLAS_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+         !lt->cublasLtMatmulDescSetAttribute(p->kind.desc, WK__CUBLAS_DESC_EPILOGUE, &epilogue, sizeof epilogue);
 }
 
 static bool prepare(wk__cuda_prepared *entry) {
@@ -81,15 +81,12 @@ static bool prepare(wk__cuda_prepared *entry) {
   if (k->row && k->type == WK__MEMORY_F64) return false; /* no such epilogue */
   if (!describe(k->m, k->k, k->a_row, k->a_column, k->a_batch, &a)) return false;
   if (!describe(k->k, k->n, k->b_row, k->b_column, k->b_batch, &b)) return false;
-  return make_layout(&p->first, type, &b, k->batch) && make_layout(&p->second, type, &a, k->batch) &&
-         make_layout(&p->result, type, &c, k->batch) && make_desc(p, b.transposed, a.transposed) &&
-         (p->way_count = wk__cublas_ask(p->desc, p->first, p->second, p->result, 1, p->ways)) > 0;
+  return make_layout(&p->kind.first, type, &b, k->batch) && make_layout(&p->kind.second, type, &a, k->batch) &&
+         make_layout(&p->kind.result, type, &c, k->batch) && make_desc(p, b.transposed, a.transposed) &&
+         (p->way_count = wk__cublas_ask(&p->kind, 1, p->ways)) > 0;
 }
 
-static void release(wk__cuda_prepared *entry) {
-  const plan *p = (plan *)entry;
-  wk__cublas_release(p->desc, p->first, p->second, p->result);
-}
+static void release(wk__cuda_prepared *entry) { wk__cublas_release(&((plan *)entry)->kind); }
 
 static wk__cuda_preparations plans = {.entry_bytes = sizeof(plan),
                                       .key_bytes = sizeof(wk__cuda_product),
@@ -115,11 +112,11 @@ static bool give(void *context, CUstream stream) {
   float narrow[2] = {(float)p->alpha, (float)p->beta};
   bool is_wide = p->type == WK__MEMORY_F64;
   const void *alpha = is_wide ? (void *)&wide[0] : &narrow[0], *beta = is_wide ? (void *)&wide[1] : &narrow[1];
-  void *a = (void *)(uintptr_t)p->a, *b = (void *)(uintptr_t)p->b, *c = (void *)(uintptr_t)p->c;
-  if (p->row && lt->cublasLtMatmulDescSetAttribute(made->desc, WK__CUBLAS_DESC_BIAS_POINTER, &p->row, sizeof p->row))
+  if (p->row &&
+      lt->cublasLtMatmulDescSetAttribute(made->kind.desc, WK__CUBLAS_DESC_BIAS_POINTER, &p->row, sizeof p->row))
     return false;
-  return !lt->cublasLtMatmul(lt->handle, made->desc, alpha, b, made->first, a, made->second, beta, c, made->result, c,
-                             made->result, &g->way->algo, g->workspace, g->way->workspace, stream);
+  wk__cublas_product product = {alpha, beta, p->b, p->a, p->c, g->workspace};
+  return wk__cublas_multiply(&made->kind, g->way, &product, stream);
 }
 
 static bool give_product(wk__cuda_stream *s, const wk__cuda_product *p, plan *made, const wk__cublas_algorithm *way,
@@ -136,7 +133,7 @@ static bool give_product(wk__cuda_stream *s, const wk__cuda_product *p, plan *ma
 /* The others are asked for with the first of them. NULL: there are not so many. */
 static const wk__cublas_algorithm *way_of(plan *p, int way) {
   if (way >= p->way_count && p->way_count == 1)
-    p->way_count = wk__max(1, wk__cublas_ask(p->desc, p->first, p->second, p->result, WK__CUBLAS_WAYS, p->ways));
+    p->way_count = wk__max(1, wk__cublas_ask(&p->kind, WK__CUBLAS_WAYS, p->ways));
   return way < p->way_count ? &p->ways[way] : NULL;
 }
 

@@ -10,7 +10,7 @@
 typedef struct plan {
   wk__cuda_prepared head;
   wk__cuda_byte_product key; /* without addresses */
-  void *desc, *first, *second, *result;
+  wk__cublas_kind kind;
   wk__cublas_algorithm best;
 } plan;
 
@@ -59,17 +59,18 @@ static bool make_desc(plan *p) {
   int compute = is_whole(k) ? WK__CUBLAS_COMPUTE_32I : WK__CUBLAS_COMPUTE_32F;
   int of_scales = is_whole(k) ? WK__CUBLAS_R_32I : WK__CUBLAS_R_32F;
   int8_t fast = (int8_t)k->fast;
-  if (wk__cublas_lt()->cublasLtMatmulDescCreate(&p->desc, compute, of_scales)) return false;
-  if (!set_number(p->desc, WK__CUBLAS_DESC_TRANSA, 1) || !set_number(p->desc, WK__CUBLAS_DESC_TRANSB, 0)) return false;
+  if (wk__cublas_lt()->cublasLtMatmulDescCreate(&p->kind.desc, compute, of_scales)) return false;
+  if (!set_number(p->kind.desc, WK__CUBLAS_DESC_TRANSA, 1) || !set_number(p->kind.desc, WK__CUBLAS_DESC_TRANSB, 0))
+    return false;
   if (is_whole(k)) return true;
-  if (!set(p->desc, WK__CUBLAS_DESC_FAST_ACCUM, &fast, sizeof fast)) return false;
-  if (k->scales_rows && (!set_number(p->desc, WK__CUBLAS_DESC_A_SCALE_MODE, WK__CUBLAS_SCALE_OUTER_VEC_32F) ||
-                         !set_number(p->desc, WK__CUBLAS_DESC_B_SCALE_MODE, WK__CUBLAS_SCALE_OUTER_VEC_32F)))
+  if (!set(p->kind.desc, WK__CUBLAS_DESC_FAST_ACCUM, &fast, sizeof fast)) return false;
+  if (k->scales_rows && (!set_number(p->kind.desc, WK__CUBLAS_DESC_A_SCALE_MODE, WK__CUBLAS_SCALE_OUTER_VEC_32F) ||
+                         !set_number(p->kind.desc, WK__CUBLAS_DESC_B_SCALE_MODE, WK__CUBLAS_SCALE_OUTER_VEC_32F)))
     return false;
-  if (k->row && (!set_number(p->desc, WK__CUBLAS_DESC_EPILOGUE, WK__CUBLAS_EPILOGUE_BIAS) ||
-                 !set_number(p->desc, WK__CUBLAS_DESC_BIAS_DATA_TYPE, data_type(k->row_type))))
+  if (k->row && (!set_number(p->kind.desc, WK__CUBLAS_DESC_EPILOGUE, WK__CUBLAS_EPILOGUE_BIAS) ||
+                 !set_number(p->kind.desc, WK__CUBLAS_DESC_BIAS_DATA_TYPE, data_type(k->row_type))))
     return false;
-  return set_addresses(p->desc, SOMEWHERE, SOMEWHERE, k->row ? SOMEWHERE : 0);
+  return set_addresses(p->kind.desc, SOMEWHERE, SOMEWHERE, k->row ? SOMEWHERE : 0);
 }
 
 static bool make_layout(void **layout, int dtype, int64_t rows, int64_t columns, int64_t leading) {
@@ -80,16 +81,13 @@ static bool make_layout(void **layout, int dtype, int64_t rows, int64_t columns,
 static bool prepare(wk__cuda_prepared *entry) {
   plan *p = (plan *)entry;
   const wk__cuda_byte_product *k = &p->key;
-  return make_layout(&p->first, k->b_type, k->k, k->n, k->b_column) &&
-         make_layout(&p->second, k->a_type, k->k, k->m, k->a_row) &&
-         make_layout(&p->result, k->c_type, k->n, k->m, k->n) && make_desc(p) &&
-         wk__cublas_ask(p->desc, p->first, p->second, p->result, 1, &p->best) > 0;
+  return make_layout(&p->kind.first, k->b_type, k->k, k->n, k->b_column) &&
+         make_layout(&p->kind.second, k->a_type, k->k, k->m, k->a_row) &&
+         make_layout(&p->kind.result, k->c_type, k->n, k->m, k->n) && make_desc(p) &&
+         wk__cublas_ask(&p->kind, 1, &p->best) > 0;
 }
 
-static void release(wk__cuda_prepared *entry) {
-  const plan *p = (plan *)entry;
-  wk__cublas_release(p->desc, p->first, p->second, p->result);
-}
+static void release(wk__cuda_prepared *entry) { wk__cublas_release(&((plan *)entry)->kind); }
 
 static wk__cuda_preparations plans = {.entry_bytes = sizeof(plan),
                                       .key_bytes = sizeof(wk__cuda_byte_product),
@@ -113,7 +111,6 @@ typedef struct giving {
 } giving;
 
 static bool give(void *context, CUstream stream) {
-  const wk__cublas_functions *lt = wk__cublas_lt();
   const giving *g = context;
   const wk__cuda_byte_product *p = g->product;
   const plan *made = g->plan;
@@ -121,11 +118,9 @@ static bool give(void *context, CUstream stream) {
   const int32_t whole_one = 1, whole_zero = 0;
   const void *alpha = is_whole(p) ? (const void *)&whole_one : &one,
              *beta = is_whole(p) ? (const void *)&whole_zero : &zero;
-  const void *a = (void *)(uintptr_t)p->a, *b = (void *)(uintptr_t)p->b;
-  void *c = (void *)(uintptr_t)p->c;
-  if (!is_whole(p) && !set_addresses(made->desc, p->scale_b, p->scale_a, p->row)) return false;
-  return !lt->cublasLtMatmul(lt->handle, made->desc, alpha, b, made->first, a, made->second, beta, c, made->result, c,
-                             made->result, &made->best.algo, g->workspace, made->best.workspace, stream);
+  if (!is_whole(p) && !set_addresses(made->kind.desc, p->scale_b, p->scale_a, p->row)) return false;
+  wk__cublas_product product = {alpha, beta, p->b, p->a, p->c, g->workspace};
+  return wk__cublas_multiply(&made->kind, &made->best, &product, stream);
 }
 
 static bool give_product(wk__cuda_stream *s, const wk__cuda_byte_product *p, const plan *made, void *workspace) {

@@ -80,9 +80,22 @@ enum {
 /* cublasLtMatrixLayoutAttribute_t, cublasLtMatmulPreferenceAttributes_t */
 enum { WK__CUBLAS_LAYOUT_BATCH_COUNT = 5, WK__CUBLAS_LAYOUT_BATCH_STRIDE = 6, WK__CUBLAS_PREFERENCE_WORKSPACE = 1 };
 
-/* What it thinks best for such a product, the best first: how many, at most `most`; 0: it does not take it. */
-int wk__cublas_ask(void *desc, void *first, void *second, void *result, int most, wk__cublas_algorithm *out);
-/* Those that are not NULL. */
-void wk__cublas_release(void *desc, void *first, void *second, void *result);
+/* A kind of product as it is described to the library; what there is not yet is NULL. */
+typedef struct wk__cublas_kind {
+  void *desc, *first, *second, *result; /* owned; layouts of the operands in the library's order */
+} wk__cublas_kind;
+void wk__cublas_release(const wk__cublas_kind *kind);
+
+/* What it thinks best for a product, the best first: how many, at most `most`; 0: it does not take it. */
+int wk__cublas_ask(const wk__cublas_kind *kind, int most, wk__cublas_algorithm *out);
+
+/* One product, by its addresses. */
+typedef struct wk__cublas_product {
+  const void *alpha, *beta; /* of the type that the description says */
+  uint64_t first, second, result;
+  void *workspace;
+} wk__cublas_product;
+bool wk__cublas_multiply(const wk__cublas_kind *kind, const wk__cublas_algorithm *way,
+                         const wk__cublas_product *product, CUstream stream);
 
 #endif
