@@ -473,18 +473,19 @@ static wk_tensor *gather_counts(const wk__call *c, int64_t count) {
   return counts && run(&s) == WK_OK ? counts : NULL;
 }
 
+/* 1 - beta^t */
+static wk_tensor *rest_of(double beta, wk_tensor *t) {
+  return wk_rsub_Scalar(wk_pow_Scalar(wk__v_double(beta), t), wk__v_int(1), wk__v_int(1));
+}
+
 /* The numbers of adam_numbers that depend on counts of the device, in double as there. */
 static wk_status find_corrections(step *s) {
   const wk__call *c = s->call;
   wk_tensor *t = wk__in_dtype(gather_counts(c, s->count), WK_FLOAT64);
   if (!t) return wk_error_category();
-  wk_tensor *rest1 =
-      wk_rsub_Scalar(wk_pow_Scalar(wk__v_double(argument(c, ADAM_BETA1)), t), wk__v_int(1), wk__v_int(1));
-  wk_tensor *rest2 =
-      wk_rsub_Scalar(wk_pow_Scalar(wk__v_double(argument(c, ADAM_BETA2)), t), wk__v_int(1), wk__v_int(1));
   wk_tensor *rate = wk_add_Scalar(wk_mul_Scalar(t, wk__v_int(0)), wk__v_double(-argument(c, ADAM_LR)), wk__v_int(1));
-  s->step_sizes = wk_div(rate, rest1);
-  s->root_corrections = wk_sqrt(rest2);
+  s->step_sizes = wk_div(rate, rest_of(argument(c, ADAM_BETA1), t));
+  s->root_corrections = wk_sqrt(rest_of(argument(c, ADAM_BETA2), t));
   return s->step_sizes && s->root_corrections ? WK_OK : wk_error_category();
 }
 
