@@ -1,7 +1,7 @@
 /* Timing the ways of products. In: a product. Out: the fastest way; its result has been made, any number of times.
  *
  * What is known holds for the process, and is used by graphs that may sum in another order alone: eager products and
- * other graphs have the bits that they have without. Tests: tests/cuda/test_byte_products.py. */
+ * other graphs have the bits that they have without. Tests: tests/cuda/test_product_ways.py. */
 #include "cuda/product_ways.h"
 
 #include "cuda/recording.h"

@@ -1,6 +1,5 @@
 """Products of int8 and of float8 with scales on the device: without cuBLASLt they are taken apart, with it they are its
-own (tests/cuda/emulator/cublaslt.c has as much of it as they ask for); PyTorch's errors; layers with quantized weights. And
-the ways of products that max-autotune times."""
+own (tests/cuda/emulator/cublaslt.c has as much of it as they ask for); PyTorch's errors; layers with quantized weights."""
 
 import os
 import pathlib
@@ -193,30 +192,3 @@ def test_the_library_gives_the_same(version, given):
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "right", done.stderr[-2000:]
     assert set(re.findall("cublaslt: (.*)", done.stderr)) == given
-
-
-TUNED = """
-import sys
-import wick as torch
-F = torch.nn.functional
-x, w = torch.randn(24, 40).bfloat16().cuda(), torch.randn(32, 40).bfloat16().cuda()
-wanted = F.linear(x, w)
-f = torch.compile(lambda x, w: F.linear(x, w).float().sin(), mode="max-autotune")
-for i in range(4):
-    print(f"call {i}", file=sys.stderr)
-    assert (f(x, w) - wanted.float().sin()).abs().max().item() < 0.1
-print("plain", file=sys.stderr)
-assert torch.equal(F.linear(x, w), wanted)
-print("right")
-"""
-
-
-@pytest.mark.skipif(not LIBRARY.exists(), reason="no emulated cuBLASLt beside the driver")
-def test_max_autotune_times_the_ways_of_a_product_once():
-    environment = os.environ | {"WICK_CUBLASLT": str(LIBRARY), "WICK_CUDA_PRODUCTS": "wgmma"}
-    done = subprocess.run([sys.executable, "-c", TUNED], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "right", done.stderr[-2000:]
-    *calls, plain = (part.split("\n", 1)[1] for part in re.split("call|plain", done.stderr)[1:])
-    timed = [i for i, call in enumerate(calls) if "second way" in call and call.count("bf16\n") > 2]
-    assert len(timed) == 1 and "24x32x40 bf16, second way" in calls[timed[0]]
-    assert plain.count("cublaslt") == 1 and "second way" not in plain

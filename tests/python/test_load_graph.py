@@ -169,6 +169,13 @@ def test_a_kernel_by_hand():
     assert graph(wick.tensor([1.0, 2.0, 3.0, 4.0]))[0].tolist() == [-1, -2, -3, -4]
 
 
+def is_refused(text, old, new, error):
+    """The text with one thing changed."""
+    assert old in text
+    with pytest.raises(ValueError, match=error):
+        _C.LoadedGraph(text.replace(old, new, 1))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "error"),
     [
@@ -193,9 +200,7 @@ def test_a_kernel_by_hand():
 )
 def test_kernels_that_do_not_fit_are_refused(old, new, error):
     text = NEAR.format(name="turned_round")
-    assert old in text
-    with pytest.raises(ValueError, match=error):
-        _C.LoadedGraph(text.replace(old, new, 1))
+    is_refused(text, old, new, error)
 
 
 @pytest.mark.parametrize("numbers", ["[4, 1, 1, 0, 1, 4, 1]", "[4, -1, 1, 0, 1, 4, 1]", "[4, 0, 2, 0, 1, 4, 1]", "[5, 0, 1, 0, 0, 4, 1]",
@@ -257,9 +262,7 @@ def test_a_kernel_of_two_launches():
     ],
 )
 def test_further_launches_that_do_not_fit_are_refused(old, new, error):
-    assert old in AGAIN
-    with pytest.raises(ValueError, match=error):
-        _C.LoadedGraph(AGAIN.replace(old, new, 1))
+    is_refused(AGAIN, old, new, error)
 
 
 @pytest.mark.parametrize(
@@ -339,9 +342,7 @@ def test_a_draw_by_hand():
     ],
 )
 def test_draws_that_do_not_fit_are_refused(old, new, error):
-    assert old in DRAWN
-    with pytest.raises(ValueError, match=error):
-        _C.LoadedGraph(DRAWN.replace(old, new, 1))
+    is_refused(DRAWN, old, new, error)
 
 
 @pytest.mark.parametrize("numbers", ["[40, 50, 1, 50, 1,", "[40, 50, 0, 1, 1,", "[40, 50, 0, 50, 0,", "[40, 50, -1, 50, 1,",
@@ -405,9 +406,7 @@ def test_an_operand_by_hand():
     ],
 )
 def test_operands_that_do_not_fit_are_refused(old, new, error):
-    assert old in MADE
-    with pytest.raises(ValueError, match=error):
-        _C.LoadedGraph(MADE.replace(old, new, 1))
+    is_refused(MADE, old, new, error)
 
 
 @pytest.mark.parametrize("old, new", [("transposed", ""), ("mm 1 -", "mm - -"),
@@ -459,9 +458,7 @@ def test_attention_by_hand():
     ],
 )
 def test_attention_that_does_not_fit_is_refused(old, new, error):
-    assert old in SCORED
-    with pytest.raises(ValueError, match=error):
-        _C.LoadedGraph(SCORED.replace(old, new, 1))
+    is_refused(SCORED, old, new, error)
 
 
 @pytest.mark.parametrize("old, new", [("made 0: 4 at 16", "made 0: 3 at 17"), ("- 1 1", "- 1 -"), ("2, 3])", "3, 2])"),

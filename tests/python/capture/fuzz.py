@@ -919,7 +919,7 @@ def main():
             print(program(seed))
         if wrong:
             bad += 1
-            print(report(seed, wrong))
+            print(report(seed, wrong), flush=True)
     print(f"{bad} of {options.count} programs differ")
     sys.exit(bad != 0)
 
