@@ -34,7 +34,7 @@ def set_float32_matmul_precision(precision):
         )
         return
     _precision = precision
-    _C._cuda_switch("products_tf32", precision != "highest")
+    _C._set_cuda_switch("products_tf32", precision != "highest")
 
 
 def get_float32_matmul_precision():

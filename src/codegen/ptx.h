@@ -49,6 +49,13 @@ enum { WK__PTX_COLUMN_CHUNKS = 64 };                /* of a column; more where s
 enum { WK__PTX_MAX_LOOPS = 8, WK__PTX_MAX_EACH = 32, WK__PTX_SHORT_ROW = 16 };
 enum { WK__PTX_STILL, WK__PTX_ONE, WK__PTX_STRIDED }; /* how a walker moves with a loop */
 
+/* What becomes of additions of floats to memory: they are made, or, of sums that are the same in any order
+ * (cuda/exact_sums.h), the largest magnitude is found (and nothing else is stored), or whole numbers are added up. */
+typedef enum wk__ptx_adds { WK__PTX_ADDS, WK__PTX_LARGEST_ADDED, WK__PTX_ADDS_EXACTLY } wk__ptx_adds;
+static inline bool wk__ptx_is_exact(int dtype) {
+  return dtype == WK_FLOAT64 || dtype == WK_FLOAT32 || dtype == WK_FLOAT16 || dtype == WK_BFLOAT16;
+}
+
 /* All of it is the key that a kernel is found by: no padding. */
 typedef struct wk__ptx_shape {
   uint8_t mode, p, r, each;
@@ -61,6 +68,7 @@ typedef struct wk__ptx_shape {
   uint8_t phased, phase; /* parts, whole: of nests of several phases, the kernel's */
   uint8_t carries;       /* rows over two loops, of which the inner one has 32 elements or more */
   uint8_t vectors;       /* scans: what moves by one along the rows goes 16 bytes at a time */
+  uint16_t adds;         /* wk__ptx_adds */
   uint16_t kept;         /* long rows: accesses (bits) whose elements stay in shared memory for later phases */
   uint16_t moves[WK__MAX_WALKERS]; /* by walker: two bits a loop */
 } wk__ptx_shape;
@@ -92,6 +100,11 @@ typedef enum wk__ptx_arg_kind {
   WK__PTX_SCRATCH,  /* parts, whole: memory for the chunks' states */
   WK__PTX_VALUES,   /* phased: memory for what the rows' reductions come to */
   WK__PTX_KEPT,     /* of access a: where its row begins in shared memory, in bytes */
+  /* of sums that are exact, of access a: where its buffer begins in memory, and magnitudes and sums of that place */
+  WK__PTX_PLACES,
+  WK__PTX_LARGEST,
+  WK__PTX_SUMS,
+  WK__PTX_BITS, /* of all numbers that are added */
 } wk__ptx_arg_kind;
 typedef struct wk__ptx_arg {
   uint8_t kind;

@@ -97,6 +97,9 @@ reg_name ptx_number_at(ptx_writer *w, int walker, int k);
 /* Loads of instruction v for all elements of the thread. */
 void ptx_load(ptx_writer *w, int v);
 void ptx_store(ptx_writer *w, int v);
+/* An addition of a float to the element at an address as the shape's `adds` says. ptx_exact.c */
+void ptx_add_exactly(ptx_writer *w, int access, int dtype, const char *value, const char *address, int offset,
+                     const char *guard);
 /* out = the element at an address that nothing writes to meanwhile. */
 void ptx_load_constant(ptx_writer *w, int dtype, const char *out, reg_name address);
 /* What is the same for all of a thread's elements: coordinates and addresses, before anything is loaded. */

@@ -495,7 +495,7 @@ static reg_name inside_of(ptx_writer *w, int v, const wk__instr *i, int k) {
   return inside;
 }
 
-static bool is_small_float(int dtype) { return wk_dtype_is_floating((wk_dtype)dtype) && wk__dtypes[dtype].size < 4; }
+static bool is_small_float(int dtype) { return wk__ptx_is_exact(dtype) && wk__dtypes[dtype].size < 4; }
 
 /* 0 and 1 are the same in every type, infinities in those that have them. */
 static bool is_same_in(int dtype, const wk__instr *number) {
@@ -680,7 +680,8 @@ static void add_one(ptx_writer *w, int dtype, const char *value, place at, const
 void ptx_store(ptx_writer *w, int v) {
   const wk__instr *i = &w->nest->instrs[v];
   int dtype = w->nest->buffers[w->nest->accesses[i->extra].buffer].dtype;
-  bool each = w->varies[v];
+  bool each = w->varies[v], exactly = w->shape->adds && i->op == WK__LOOP_store_add && wk__ptx_is_exact(dtype);
+  if (w->shape->adds == WK__PTX_LARGEST_ADDED && !exactly) return;
   if (i->op == WK__LOOP_store && each && ptx_is_vector(w, i)) {
     store_vector(w, i);
     return;
@@ -690,7 +691,9 @@ void ptx_store(ptx_writer *w, int v) {
     if (!each && by_lanes(w)) snprintf(guard.text, NAME, "@%%first ");
     reg_name value = ptx_value(w, i->operands[0], k);
     place at = address_of(w, i, k);
-    if (i->op == WK__LOOP_store_add)
+    if (exactly)
+      ptx_add_exactly(w, i->extra, dtype, value.text, at.reg.text, at.offset, guard.text);
+    else if (i->op == WK__LOOP_store_add)
       add_one(w, dtype, value.text, at, guard.text);
     else
       store_one(w, dtype, value.text, at, guard.text);

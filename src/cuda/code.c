@@ -269,6 +269,10 @@ static wk_status launch_one(wk__cuda_stream *s, cuda_code *code, const wk__launc
   wk__merge_loops(&b);
   for (int d = 0; d < b.p; d++)
     if (b.size[d] == 0) return WK_OK;
+  if (code->encoded.adds && wk__cuda_sums_exactly(code->nest)) {
+    WK_TRY(wk__cuda_exact_launch(&code->native, s, code->nest, &b, launch, &done));
+    if (done) return WK_OK;
+  }
   if (together) {
     WK_TRY(wk__cuda_together_add(together, &code->native, s, code->nest, &b, launch, &done));
     if (done) return WK_OK;

@@ -6,7 +6,7 @@
 #include "cuda/cuda.h"
 #include "cuda/internal.h"
 
-struct wk__cuda_switches wk__cuda_switches = {.cudnn = true, .cudnn_tf32 = true};
+struct wk__cuda_switches wk__cuda_switches = {.cudnn = true, .cudnn_tf32 = true, .cudnn_attention = true};
 
 static struct {
   pthread_mutex_t lock;

@@ -41,11 +41,16 @@ WK_MUST_USE wk_status wk__cuda_empty_cache(int index);
 WK_MUST_USE wk_status wk__cuda_memory_free(int index, int64_t *out_free, int64_t *out_total);
 /* A bound on what is mapped: a fraction of the device's memory, 1 at first. */
 WK_MUST_USE wk_status wk__cuda_set_fraction(int index, double fraction);
-/* What torch.backends says. Work that is part of a CUDA graph already goes on as it was noted. */
+/* What torch.backends says, and torch.use_deterministic_algorithms. Compiled graphs note their work again when it
+ * changes. */
 extern struct wk__cuda_switches {
-  _Atomic bool cudnn;         /* it may be used */
-  _Atomic bool cudnn_tf32;    /* convolutions of f32 may multiply as TF32 */
-  _Atomic bool products_tf32; /* and so may products */
+  _Atomic bool cudnn;      /* it may be used */
+  _Atomic bool cudnn_tf32; /* convolutions of f32 may multiply as TF32 */
+  _Atomic bool cudnn_attention;
+  _Atomic bool deterministic;       /* the same bits each time, or an error */
+  _Atomic bool deterministic_warns; /* or a warning */
+  _Atomic uint32_t changes;         /* so many, of any of them */
+  _Atomic bool products_tf32;       /* and so may products */
 } wk__cuda_switches;
 /* What cuDNN says its version is (90100: 9.1.0); 0 where there is none. */
 int64_t wk__cudnn_version(void);

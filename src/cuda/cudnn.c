@@ -53,7 +53,7 @@ enum { MOST_DEVICES = 64 };
 
 static struct {
   pthread_once_t once;
-  bool there;
+  void *library; /* NULL: it is not there, or lacks a function */
 #define X(name, type, args) type(*name) args;
   FUNCTIONS(X)
 #undef X
@@ -76,15 +76,15 @@ static void open_library(void) {
   if (!(*(void **)&dnn.name = dlsym(library, #name))) return;
   FUNCTIONS(X)
 #undef X
-  dnn.there = true;
+  dnn.library = library;
 }
 
-static bool is_there(void) {
+void *wk__cudnn_library(void) {
   (void)pthread_once(&dnn.once, open_library);
-  return dnn.there;
+  return dnn.library;
 }
 
-int64_t wk__cudnn_version(void) { return is_there() ? (int64_t)dnn.cudnnGetVersion() : 0; }
+int64_t wk__cudnn_version(void) { return wk__cudnn_library() ? (int64_t)dnn.cudnnGetVersion() : 0; }
 
 static void *handle_of(int device) {
   if (device >= MOST_DEVICES) return NULL;
@@ -213,7 +213,7 @@ wk_status wk__cudnn_run(wk__cuda_stream *s, const wk__cudnn_convolution *kind, u
   int64_t capacity;
   void *workspace = NULL;
   *out_done = false;
-  if (!is_there()) return WK_OK;
+  if (!wk__cudnn_library()) return WK_OK;
   pthread_mutex_lock(&kinds.lock);
   const plan *p = (plan *)wk__cuda_prepared_for(&kinds, kind, s->device->index);
   bool usable = p && p->head.usable;

@@ -1,4 +1,4 @@
-/* NVIDIA's cuDNN as a provider of convolutions, where it is found (at run time: WICK_CUDNN names it). */
+/* NVIDIA's cuDNN as a provider of convolutions (of attention: cudnn_attention.h), where it is found (at run time: WICK_CUDNN names it). */
 #ifndef WICK_CUDA_CUDNN_H
 #define WICK_CUDA_CUDNN_H
 
@@ -18,6 +18,9 @@ typedef struct wk__cudnn_convolution {
   int32_t x[2 + WK__CUDNN_DIMS], w[2 + WK__CUDNN_DIMS], y[2 + WK__CUDNN_DIMS];
   int32_t padding[WK__CUDNN_DIMS], stride[WK__CUDNN_DIMS], dilation[WK__CUDNN_DIMS];
 } wk__cudnn_convolution;
+
+/* As dlopen gave it; NULL: it is not there. */
+void *wk__cudnn_library(void);
 
 /* Gives the stream result = computed (+ result, if `added`). *out_done: false where the library is not there or does
  * not take such a convolution. Algorithms that add in an order that changes are never taken. */

@@ -180,4 +180,16 @@ WK_MUST_USE wk_status wk__cuda_launch_tiles(wk__stream *stream, struct wk__tile_
 extern wk__kernel_fn *wk__cuda_kernels[];
 WK_MUST_USE wk_status wk__cuda_run_kernel_on_host(struct wk__call *call);
 
+/* For an operation of which there is no form with the same bits each time: the error, or, where that is wished, a
+ * warning, while such forms alone are wanted. `what`: a literal. exact_sums.c */
+#define WK__CUDA_ALERT(what) wk__cuda_alert(what WK__CUDA_REFUSES, what WK__CUDA_WARNS)
+#define WK__CUDA_REFUSES                                                                                            \
+  " does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True)'. You can " \
+  "turn off determinism just for this operation, or you can use the 'warn_only=True' option, if that's acceptable " \
+  "for your application."
+#define WK__CUDA_WARNS                                  \
+  " does not have a deterministic implementation, but " \
+  "you set 'torch.use_deterministic_algorithms(True, warn_only=True)'."
+WK_MUST_USE wk_status wk__cuda_alert(const char *error, const char *warning);
+
 #endif

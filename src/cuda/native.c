@@ -264,6 +264,15 @@ kernel *wk__cuda_kernel_for(wk__cuda_native *native, const wk__nest *nest, const
   return NULL;
 }
 
+kernel *wk__cuda_kernel_now(wk__cuda_native *native, const wk__nest *nest, const wk__cuda_stream *s,
+                            const wk__ptx_shape *shape) {
+  kernel *k = find(native, s->device, shape, NULL);
+  if (!k) k = add(native, nest, s->device, shape, NULL);
+  k = k ? compile_now(k) : NULL;
+  if (!k) wk_error_clear();
+  return k;
+}
+
 static const kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, const wk__cuda_stream *s,
                                 const wk__binding *b, const wk__ptx_shape *shape) {
   return wk__cuda_kernel_for(native, nest, s, b, shape, NULL);
@@ -346,6 +355,11 @@ static int64_t value_of(const kernel *k, const wk__cuda_stream *s, const wk__bin
       return (int64_t)(uintptr_t)scratch;
     case WK__PTX_KEPT:
       return kept_at(k, b, arg->a);
+    case WK__PTX_PLACES:
+    case WK__PTX_LARGEST:
+    case WK__PTX_SUMS:
+    case WK__PTX_BITS:
+      return wk__cuda_exact_arg(k->nest, b, launch, arg, scratch);
     default:
       return (int64_t)(uintptr_t)s->faults;
   }
@@ -393,8 +407,18 @@ static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__bindi
 
 /* The address that argument `arg` is made of; 0: it is not one, or the stream's own. */
 static uint64_t address_of(const wk__binding *b, const wk__ptx_arg *arg, const void *scratch) {
-  if (arg->kind == WK__PTX_BASE) return (uint64_t)(uintptr_t)b->base[arg->a];
-  return arg->kind == WK__PTX_SCRATCH || arg->kind == WK__PTX_VALUES ? (uint64_t)(uintptr_t)scratch : 0;
+  switch (arg->kind) {
+    case WK__PTX_BASE:
+    case WK__PTX_PLACES:
+      return (uint64_t)(uintptr_t)b->base[arg->a];
+    case WK__PTX_SCRATCH:
+    case WK__PTX_VALUES:
+    case WK__PTX_LARGEST:
+    case WK__PTX_SUMS:
+      return (uint64_t)(uintptr_t)scratch;
+    default:
+      return 0;
+  }
 }
 
 int wk__cuda_collect_args(const kernel *k, const wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
@@ -408,8 +432,8 @@ int wk__cuda_collect_args(const kernel *k, const wk__cuda_stream *s, const wk__b
   return count;
 }
 
-static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
-                      void *scratch) {
+wk_status wk__cuda_give_kernel(const kernel *k, wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
+                               void *scratch) {
   int64_t args[WK__PTX_MAX_ARGS];
   wk__cuda_address addresses[WK__PTX_MAX_ARGS];
   int address_count = wk__cuda_collect_args(k, s, b, launch, scratch, args, 0, addresses);
@@ -442,8 +466,8 @@ static wk_status give_parts(const kernel *parts, const kernel *whole, wk__cuda_s
   int64_t states = states_of(parts, b);
   void *scratch = wk__cuda_allocate(&s->head, 8 * states, &capacity);
   if (!scratch) return wk_error_category();
-  wk_status status = give(parts, s, b, launch, scratch);
-  if (status == WK_OK) status = give(whole, s, b, launch, scratch);
+  wk_status status = wk__cuda_give_kernel(parts, s, b, launch, scratch);
+  if (status == WK_OK) status = wk__cuda_give_kernel(whole, s, b, launch, scratch);
   wk__cuda_release(&s->head, scratch, capacity);
   return status;
 }
@@ -487,7 +511,8 @@ static wk_status give_phases(const phase_kernels *all, wk__cuda_stream *s, const
   int64_t capacity;
   void *scratch = wk__cuda_allocate(&s->head, values_bytes(nest, b) + 8 * all->states, &capacity);
   wk_status status = scratch ? WK_OK : wk_error_category();
-  for (int n = 0; n < all->count && status == WK_OK; n++) status = give(all->in_turn[n], s, b, launch, scratch);
+  for (int n = 0; n < all->count && status == WK_OK; n++)
+    status = wk__cuda_give_kernel(all->in_turn[n], s, b, launch, scratch);
   wk__cuda_release(&s->head, scratch, capacity);
   return status;
 }
@@ -533,5 +558,5 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
   }
   *out_done = grid_of(k, b).shared <= s->device->shared_most; /* rows are kept beside states of more words than usual */
   if (!*out_done) return WK_OK;
-  return whole ? give_parts(k, whole, s, b, launch) : give(k, s, b, launch, NULL);
+  return whole ? give_parts(k, whole, s, b, launch) : wk__cuda_give_kernel(k, s, b, launch, NULL);
 }

@@ -17,6 +17,11 @@ typedef struct wk__cuda_native {
 /* Gives the launch to the stream; *out_done false: it is the interpreter's. `b` is merged; loops are not empty. */
 WK_MUST_USE wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *stream, const wk__nest *nest,
                                              const wk__binding *b, const wk__launch *launch, bool *out_done);
+/* Whether sums of the nest are to be the same in any order (exact_sums.h), and its launch with such; *out_done false:
+ * it is given as ever. */
+bool wk__cuda_sums_exactly(const wk__nest *nest);
+WK_MUST_USE wk_status wk__cuda_exact_launch(wk__cuda_native *native, wk__cuda_stream *stream, const wk__nest *nest,
+                                            const wk__binding *b, const wk__launch *launch, bool *out_done);
 /* Several launches of a nest that touch nothing of each other, as few: pointwise ones are collected (*out_done) and
  * given to the stream by the end, or before. */
 typedef struct wk__cuda_together wk__cuda_together;

@@ -37,11 +37,21 @@ bool wk__cuda_is_interpreted(const wk__nest *nest, const wk__cuda_device *device
 wk__cuda_kernel *wk__cuda_kernel_for(wk__cuda_native *native, const wk__nest *nest, const wk__cuda_stream *stream,
                                      const wk__binding *binding, const wk__ptx_shape *shape,
                                      const wk__cuda_behind *behind);
+/* The kernel, compiled now where it is new; NULL: there is none (error cleared). */
+wk__cuda_kernel *wk__cuda_kernel_now(wk__cuda_native *native, const wk__nest *nest, const wk__cuda_stream *stream,
+                                     const wk__ptx_shape *shape);
+/* scratch: memory for what arguments of the kernel lie in; NULL: it has none. */
+WK_MUST_USE wk_status wk__cuda_give_kernel(const wk__cuda_kernel *kernel, wk__cuda_stream *stream, const wk__binding *b,
+                                           const wk__launch *launch, void *scratch);
 /* Blocks of a launch. */
 int64_t wk__cuda_blocks_of(const wk__cuda_kernel *kernel, const wk__binding *binding);
 /* The kernel's arguments, and which of them are addresses of the caller's: how many. Words count from `first`. */
 int wk__cuda_collect_args(const wk__cuda_kernel *kernel, const wk__cuda_stream *stream, const wk__binding *binding,
                           const wk__launch *launch, void *scratch, int64_t *out, uint32_t first,
                           wk__cuda_address *out_addresses);
+
+/* exact_sums.c: an argument of an exact launch's kernels (WK__PTX_PLACES and those behind it) in its memory. */
+int64_t wk__cuda_exact_arg(const wk__nest *nest, const wk__binding *b, const wk__launch *launch, const wk__ptx_arg *arg,
+                           const void *memory);
 
 #endif

@@ -20,7 +20,7 @@
 /* ---- a recording ---- */
 
 /* What a library has given, captured, with its memory at these addresses. */
-enum { MOST_LIBRARY_ADDRESSES = 8, MOST_VARIANTS = 4, MOST_MISSES = 4 };
+enum { MOST_LIBRARY_ADDRESSES = 12, MOST_VARIANTS = 4, MOST_MISSES = 4 };
 typedef struct library_work {
   CUgraph graph; /* owned */
   uint64_t addresses[MOST_LIBRARY_ADDRESSES];
@@ -777,7 +777,10 @@ bool wk__cuda_recorded_release(const void *memory) {
   return false;
 }
 
+static uint32_t settings(void) { return wk__cuda_switches.changes; }
+
 const wk__recording_type wk__cuda_recordings = {
+    .settings = settings,
     .create = create,
     .release = release,
     .begin_step = begin_step,

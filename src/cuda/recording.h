@@ -50,7 +50,7 @@ CUDA_KERNEL_NODE_PARAMS wk__cuda_node_params(const wk__cuda_work *work, void **p
 WK_MUST_USE wk_status wk__cuda_give(wk__cuda_stream *stream, const wk__cuda_work *work);
 
 /* Work that only a library knows: `give` gives it to the stream that it is told, more than once, and says whether it
- * has. `addresses` (at most 8): what is to be found in memory of the run; their words do not count. */
+ * has. `addresses` (at most 12): what is to be found in memory of the run; their words do not count. */
 typedef bool wk__cuda_library_fn(void *context, CUstream stream);
 bool wk__cuda_give_library(wk__cuda_stream *stream, const wk__cuda_address *addresses, int count,
                            wk__cuda_library_fn *give, void *context);

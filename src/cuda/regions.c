@@ -44,6 +44,7 @@ static wk_status roi_align(wk__call *c) {
 
 static wk_status roi_align_backward(wk__call *c) {
   WK__ARGS(vision_roi_align_backward);
+  WK_TRY(WK__CUDA_ALERT("roi_align_backward_kernel"));
   wk_tensor *grad = dense(c->args[A_grad].tensor), *rois = dense(c->args[A_rois].tensor), *out = c->outputs[0];
   wk_tensor *images = wk_new_zeros(out, out->sizes, out->ndim, computed_in(out), (wk_value){0});
   if (!grad || !rois || !images) return wk_error_category();
@@ -66,6 +67,7 @@ static wk_status roi_pool(wk__call *c) {
 
 static wk_status roi_pool_backward(wk__call *c) {
   WK__ARGS(vision_roi_pool_backward);
+  WK_TRY(WK__CUDA_ALERT("roi_pool_backward_kernel"));
   wk_tensor *grad = dense(c->args[A_grad].tensor), *rois = dense(c->args[A_rois].tensor), *out = c->outputs[0];
   wk_tensor *argmax = wk_contiguous(c->args[A_argmax].tensor, NULL);
   wk_tensor *images = wk_new_zeros(out, out->sizes, out->ndim, computed_in(out), (wk_value){0});

@@ -115,6 +115,8 @@ static wk_status reduce(wk__call *c) {
   const char *how = c->args[WK__ARG(scatter_reduce_two, reduce)].string;
   if (strcmp(how, "sum") == 0 || strcmp(how, "mean") == 0) return give(c, scatter_sum(c, how[0] == 'm'));
   if (!wk__numel(c->args[WK__ARG(scatter_reduce_two, index)].tensor)) return give(c, c->args[0].tensor);
+  bool adds_up = !strcmp(how, "prod") && wk_dtype_is_floating((wk_dtype)c->outputs[0]->dtype);
+  if (adds_up) WK_TRY(WK__CUDA_ALERT("a product by index"));
   return give(c, scatter_fold(c, strcmp(how, "prod") == 0     ? WK__SCATTER_PROD
                                  : strstr(how, "max") != NULL ? WK__SCATTER_MAX
                                                               : WK__SCATTER_MIN));

@@ -6,7 +6,10 @@
 enum { MOST_ADDRESSES = 16 };
 
 wk_status wk__cuda_call_unit(const wk_tensor *on, const wk__cuda_unit_call *call) {
-  wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(on->device));
+  return wk__cuda_give_unit(wk__cuda_stream_of(wk__stream_of(on->device)), call);
+}
+
+wk_status wk__cuda_give_unit(wk__cuda_stream *s, const wk__cuda_unit_call *call) {
   wk__cuda_address addresses[MOST_ADDRESSES];
   CUfunction function;
   CUevent begin;

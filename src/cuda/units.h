@@ -19,6 +19,7 @@ typedef struct wk__cuda_unit_call {
 
 /* On the current stream of the tensor's device. */
 WK_MUST_USE wk_status wk__cuda_call_unit(const wk_tensor *on, const wk__cuda_unit_call *call);
+WK_MUST_USE wk_status wk__cuda_give_unit(wk__cuda_stream *stream, const wk__cuda_unit_call *call);
 
 static inline uint64_t wk__cuda_at(const wk_tensor *t) { return t ? (uint64_t)(uintptr_t)wk__address(t) : 0; }
 

@@ -61,6 +61,7 @@ typedef enum mode { RUNNING, NOTING, FOLLOWING } mode;
 struct wk__recorded_run {
   const wk__recording_type *type;
   wk__stream *stream; /* of the recordings */
+  uint32_t settings;  /* of the device, when they were noted */
   int64_t runs, next_try;
   int tries;
   stretch *stretches;
@@ -594,11 +595,12 @@ wk_status wk__recorded_steps(const wk__graph_executor *e, wk__run_memory *run) {
     return run_plainly(e, run);
   }
   r->runs++;
-  bool elsewhere = r->stretch_count && stream != r->stream;
+  uint32_t settings = r->type->settings();
+  bool elsewhere = r->stretch_count && (stream != r->stream || settings != r->settings);
   if (r->runs >= r->next_try || elsewhere) {
     if (elsewhere) try_later(r);
     if (elsewhere) return run_plainly(e, run);
-    r->stream = stream;
+    r->stream = stream, r->settings = settings;
     return note_run(r);
   }
   return r->stretch_count ? follow_run(r) : run_plainly(e, run);

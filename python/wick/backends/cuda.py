@@ -28,7 +28,7 @@ class _Matmul:
 
 
 matmul = _Matmul()
-_enabled = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True, "reduced": False}
+_enabled = {"flash": True, "mem_efficient": True, "math": True, "reduced": False}
 
 
 def _switch(key):
@@ -44,19 +44,30 @@ def _switch(key):
 flash_sdp_enabled, enable_flash_sdp = _switch("flash")
 mem_efficient_sdp_enabled, enable_mem_efficient_sdp = _switch("mem_efficient")
 math_sdp_enabled, enable_math_sdp = _switch("math")
-cudnn_sdp_enabled, enable_cudnn_sdp = _switch("cudnn")
 fp16_bf16_reduction_math_sdp_allowed, allow_fp16_bf16_reduction_math_sdp = _switch("reduced")
+
+
+def cudnn_sdp_enabled():
+    """Whether attention may be cuDNN's."""
+    return _C._cuda_switch("cudnn_attention")
+
+
+def enable_cudnn_sdp(enabled):
+    """Whether attention may be cuDNN's, where it is found and faster; else it is wick's."""
+    _C._set_cuda_switch("cudnn_attention", enabled)
 
 
 @contextlib.contextmanager
 def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
-    """Which ways of attention CUDA would choose from, inside a `with`."""
-    before = dict(_enabled)
-    _enabled.update(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
+    """Which ways of attention CUDA chooses from, inside a `with`: cuDNN's or wick's."""
+    before, library = dict(_enabled), cudnn_sdp_enabled()
+    _enabled.update(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient)
+    enable_cudnn_sdp(enable_cudnn)
     try:
         yield {}
     finally:
         _enabled.update(before)
+        enable_cudnn_sdp(library)
 
 
 def is_flash_attention_available():

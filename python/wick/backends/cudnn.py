@@ -62,7 +62,7 @@ class _Cudnn(types.ModuleType):
 
     @enabled.setter
     def enabled(self, value):
-        _C._cuda_switch("cudnn", value)
+        _C._set_cuda_switch("cudnn", value)
 
     @property
     def allow_tf32(self):
@@ -70,7 +70,7 @@ class _Cudnn(types.ModuleType):
 
     @allow_tf32.setter
     def allow_tf32(self, value):
-        _C._cuda_switch("cudnn_tf32", value)
+        _C._set_cuda_switch("cudnn_tf32", value)
 
 
 sys.modules[__name__].__class__ = _Cudnn

@@ -147,24 +147,38 @@ static PyObject *cuda_set_fraction(PyObject *module, PyObject *args) {  // -> ne
   return index < 0 ? NULL : none_or_error(module, wk__cuda_set_fraction(index, fraction));
 }
 
-/* (name, value=None) -> what it was */
-static PyObject *cuda_switch(PyObject *module, PyObject *args) {  // -> new
+static _Atomic bool *find_switch(const char *name) {
   static const struct {
     const char *name;
     _Atomic bool *value;
   } switches[] = {{"cudnn", &wk__cuda_switches.cudnn},
                   {"cudnn_tf32", &wk__cuda_switches.cudnn_tf32},
-                  {"products_tf32", &wk__cuda_switches.products_tf32}};
-  const char *name;
-  PyObject *value = Py_None;
-  (void)module;
-  if (!PyArg_ParseTuple(args, "s|O", &name, &value)) return NULL;
-  int is_on = value == Py_None ? 0 : PyObject_IsTrue(value);
-  if (is_on < 0) return NULL;
+                  {"cudnn_attention", &wk__cuda_switches.cudnn_attention},
+                  {"products_tf32", &wk__cuda_switches.products_tf32},
+                  {"deterministic", &wk__cuda_switches.deterministic},
+                  {"deterministic_warns", &wk__cuda_switches.deterministic_warns}};
   for (size_t i = 0; i < WK_COUNT(switches); i++)
-    if (!strcmp(switches[i].name, name))
-      return PyBool_FromLong(value == Py_None ? *switches[i].value : atomic_exchange(switches[i].value, is_on != 0));
-  return PyErr_Format(PyExc_ValueError, "there is no switch %s", name);
+    if (!strcmp(switches[i].name, name)) return switches[i].value;
+  PyErr_Format(PyExc_ValueError, "there is no switch %s", name);
+  return NULL;
+}
+
+static PyObject *cuda_switch(PyObject *module, PyObject *o) {  // -> new
+  const char *name = PyUnicode_AsUTF8(o);
+  const _Atomic bool *value = name ? find_switch(name) : NULL;
+  (void)module;
+  return value ? PyBool_FromLong(*value) : NULL;
+}
+
+static PyObject *set_cuda_switch(PyObject *module, PyObject *args) {  // -> new
+  const char *name;
+  int is_on;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "sp", &name, &is_on)) return NULL;
+  _Atomic bool *value = find_switch(name);
+  if (!value) return NULL;
+  if (atomic_exchange(value, is_on != 0) != (is_on != 0)) atomic_fetch_add(&wk__cuda_switches.changes, 1);
+  Py_RETURN_NONE;
 }
 
 static PyObject *can_access_peer(PyObject *module, PyObject *args) {  // -> new
@@ -223,8 +237,8 @@ static PyMethodDef functions[] = {
     {"_cuda_sync_mode", sync_mode, METH_VARARGS,
      "What happens where the host waits: 0 nothing, 1 a warning, 2 an error."},
     {"_cuda_blocks", cuda_blocks, METH_O, "(address, bytes, pool, stream, is_free) of each block of memory."},
-    {"_cuda_switch", cuda_switch, METH_VARARGS,
-     "A switch of torch.backends, as it was, and sets it to a second argument."},
+    {"_cuda_switch", cuda_switch, METH_O, "(name): what torch.backends says."},
+    {"_set_cuda_switch", set_cuda_switch, METH_VARARGS, "(name, is_on)"},
     {"_cudnn_version", cudnn_version, METH_NOARGS, "cuDNN's version; 0 where there is none."},
     {"_cuda_set_fraction", cuda_set_fraction, METH_VARARGS, "Bounds the memory that is taken of a device."},
     {0}};

@@ -1,9 +1,10 @@
-"""torch.nn.attention: which way of attention is taken. wick has one kernel, so that the choice is kept and read back."""
+"""torch.nn.attention: which way of attention is taken: cuDNN's, where it is found and faster, or wick's."""
 
 import contextlib
 import enum
 
 from ..._names import late as _late
+from ...backends.cuda import sdp_kernel as _sdp_kernel
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 
@@ -16,10 +17,13 @@ class SDPBackend(enum.IntEnum):
 
 @contextlib.contextmanager
 def sdpa_kernel(backends, set_priority=False):
-    """The ways that PyTorch would choose from, inside a `with`; results are the same."""
+    """The ways to choose from, inside a `with`; wick's is there in any case."""
     if not isinstance(backends, (list, SDPBackend)):
         raise AssertionError("Backend must be an instance of SDPBackend or a list of SDPBackend instances")
-    yield {}
+    wanted = [backends] if isinstance(backends, SDPBackend) else backends
+    ways = SDPBackend.FLASH_ATTENTION, SDPBackend.MATH, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION
+    with _sdp_kernel(*(way in wanted for way in ways)):
+        yield {}
 
 
 __getattr__ = _late(__name__, ("bias", "flex_attention"))
