@@ -176,6 +176,8 @@ typedef struct wk__backward {
   void *take_context;
 } wk__backward;
 WK_MUST_USE wk_status wk__run_backward(const wk__backward *request);
+/* "expected device cuda:0 but got cpu" */
+void wk__print_devices_of_gradient(wk__string *text, wk_device wanted, wk_device got);
 /* Called at the end of an outermost backward pass that has gone well; NULL: nothing waits. */
 extern wk_status (*wk__backward_ended)(void);
 /* Anomaly detection. `made`: a node has been created, `found`: it has failed with that error, which is given back or

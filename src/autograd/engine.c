@@ -358,18 +358,36 @@ static wk_status wrong_shape(const wk_tensor *t, const wk_tensor *given, int k) 
   return wk_error_category();
 }
 
-/* The gradient given for result k, in the result's dtype; a one for a tensor with one element when none is given. */
+void wk__print_devices_of_gradient(wk__string *text, wk_device wanted, wk_device got) {
+  wk__string_append(text, "expected device ");
+  wk__device_print(text, wanted);
+  wk__string_append(text, " but got ");
+  wk__device_print(text, got);
+}
+
+static wk_status wrong_device(const wk_tensor *t, const wk_tensor *given, int k) {
+  wk__string text = {0};
+  wk__string_printf(&text, "invalid gradient at index %d - ", k);
+  wk__print_devices_of_gradient(&text, t->device, given->device);
+  if (!text.failed) (void)wk_fail(WK_RUNTIME_ERROR, "%s", text.text);
+  wk__string_release(&text);
+  return wk_error_category();
+}
+
+/* The gradient given for result k, in the result's dtype and, where it has no dims, on its device; a one for a tensor with one element when none is given. */
 static wk_status first_gradient(wk_tensor *t, wk_tensor *given, int k, wk_tensor **out) {
   wk_value result = {0}, none = {0};
   wk_dtype dtype = (wk_dtype)t->dtype;
   *out = NULL;
   if (given) {
     if (!wk__same_sizes(t, given)) return wrong_shape(t, given, k);
-    if (given->dtype == t->dtype) {
+    bool moves = !wk__device_equal(t->device, given->device);
+    if (moves && given->ndim != 0) return wrong_device(t, given, k);
+    if (given->dtype == t->dtype && !moves) {
       *out = wk__retain(given);
       return WK_OK;
     }
-    wk_value args[] = {wk__v_tensor(given), wk__v_dtype(dtype), none};
+    wk_value args[] = {wk__v_tensor(given), wk__v_dtype(dtype), {.tag = WK_VALUE_DEVICE, .device = t->device}};
     WK_TRY(wk_call(WK__OP(_to_copy), args, NULL, &result));
   } else {
     if (!wk_int_eq(t->numel, wk_int_of(1)))

@@ -85,6 +85,13 @@ static bool fits_grad_dtype(const wk_tensor *t, const wk_tensor *grad) {
 }
 
 wk_status wk_set_grad(wk_tensor *t, wk_tensor *grad) {
+  if (grad && grad->device.type != t->device.type)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "attempting to assign a gradient with device type '%s' to a tensor with device type '%s'. Please "
+                   "ensure that the gradient and the tensor are on the same device",
+                   wk__device_type_name(grad->device.type), wk__device_type_name(t->device.type));
+  if (grad && !wk__device_equal(grad->device, t->device))
+    return wk_fail(WK_RUNTIME_ERROR, "assigned grad has data located on a different device");
   if (grad && !fits_grad_dtype(t, grad)) return wk_fail(WK_RUNTIME_ERROR, "assigned grad has data of a different type");
   if (grad && !wk__same_sizes(t, grad)) return wk_fail(WK_RUNTIME_ERROR, "assigned grad has data of a different size");
   if (!grad && !t->autograd) return WK_OK;

@@ -81,6 +81,8 @@ static wk_status check_in_place(const wk__call *c, const wk__spec *spec, const w
 
 static wk_status check_destination(const wk__call *c, int r, wk_tensor *destination) {
   const wk__spec *spec = &c->specs[r];
+  if (!wk__device_equal(spec->device, destination->device))
+    return wk__differing_devices(spec->device, destination->device);
   if (is_written_argument(c, destination)) {
     WK_TRY(check_in_place(c, spec, destination));
     return c->op->tags & WK__TAG_FILLS ? WK_OK : wk__check_overlap(destination);
@@ -197,18 +199,6 @@ static bool is_skipped(const wk__call *c) { return nothing_to_do(c) && !(c->op->
 
 static bool crosses_devices(const wk_op *op) { return op == WK__OP(_to_copy) || op == WK__OP(copy_); }
 
-static wk_status differing_devices(wk_device a, wk_device b) {
-  wk__string text = {0};
-  wk__device_print(&text, b);
-  wk__string_append(&text, " and ");
-  wk__device_print(&text, a);
-  wk_status status =
-      wk_fail(WK_RUNTIME_ERROR, "Expected all tensors to be on the same device, but found at least two devices, %s!",
-              text.text ? text.text : "?");
-  wk__string_release(&text);
-  return status;
-}
-
 /* What computes has to find its arguments' memory. Pointwise shape rules have compared the devices already. */
 static wk_status check_memory(const wk__call *c) {
   if (c->op->tags & (WK__TAG_POINTWISE | WK__TAG_SHAPES_ONLY)) return WK_OK;
@@ -219,7 +209,7 @@ static wk_status check_memory(const wk__call *c) {
     if (t->device.type == WK_META)
       return wk_fail(WK_RUNTIME_ERROR, "Tensor on device meta is not on the expected device %s!",
                      wk__device_type_name(device.type));
-    if (!wk__device_equal(t->device, device) && !crosses_devices(c->op)) return differing_devices(t->device, device);
+    if (!wk__device_equal(t->device, device) && !crosses_devices(c->op)) return wk__differing_devices(device, t->device);
   }
   return WK_OK;
 }

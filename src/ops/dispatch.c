@@ -101,6 +101,7 @@ wk_status wk_call(const wk_op *op, const wk_value *args, wk_tensor *const *desti
     if (args != space) memcpy(space, args, op->schema.parameter_count * sizeof *args);
     args = space;
     WK_TRY(wk__take_dtype_of_out(op, space, destinations[0]));
+    WK_TRY(wk__take_device_of_out(op, space, destinations[0]));
   }
   return wk__call_below(2 * WK__KEY_INFERENCE, op, args, destinations, results);
 }

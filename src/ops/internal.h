@@ -69,9 +69,13 @@ wk_dtype wk__result_type(const wk__call *c);                 /* promotion over t
 
 /* out= (out_forms.c). Where it decides what the result's dtype is, the argument that names a dtype gets it. */
 WK_MUST_USE wk_status wk__take_dtype_of_out(const wk_op *op, wk_value *args, const wk_tensor *out);
+/* And of what makes tensors the one that names a device. */
+WK_MUST_USE wk_status wk__take_device_of_out(const wk_op *op, wk_value *args, const wk_tensor *out);
 /* Whether a result may be written into an out of this dtype. */
 /* The same where self is written: the words behind a bar. */
 WK_MUST_USE wk_status wk__check_inplace_dtype(const wk_op *op, wk_dtype result, wk_dtype self);
+/* The error of a call whose tensors are on these two. meta.c */
+WK_MUST_USE wk_status wk__differing_devices(wk_device a, wk_device b);
 WK_MUST_USE wk_status wk__check_out_dtype(const wk_op *op, wk_dtype result, wk_dtype out);
 
 /* The error for a destination that the result would be larger than. */

@@ -1,4 +1,4 @@
-/* What the out= forms of PyTorch's operators make of an out of another dtype than the result's.
+/* What the out= forms of PyTorch's operators make of an out of another dtype than the result's, or on another device.
  * In: an operator, whose row has the rule and its words, and the two dtypes. Out: PyTorch's error, or nothing where the
  * result is converted. Tests: tests/python/test_out_forms.py, test_errors.py. */
 #include "ops/internal.h"
@@ -18,6 +18,24 @@ static wk_status refuse_named(const wk_op *op, wk_dtype named, wk_dtype out) {
                    wk__dtype_c_name(named), wk__dtype_c_name(out));
   return wk_fail(WK_RUNTIME_ERROR, "dtype %s does not match dtype of out parameter (%s)", wk__dtype_legacy(named),
                  wk__dtype_legacy(out));
+}
+
+static int device_parameter(const wk_op *op) {
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    if (op->schema.parameters[i].type == WK__TYPE_TENSOR) return -1; /* the result is where that is */
+    if (op->schema.parameters[i].type == WK__TYPE_DEVICE) return i;
+  }
+  return -1;
+}
+
+wk_status wk__take_device_of_out(const wk_op *op, wk_value *args, const wk_tensor *out) {
+  int at = device_parameter(op);
+  if (at < 0) return WK_OK;
+  if (args[at].tag == WK_VALUE_DEVICE && args[at].device.type != out->device.type)
+    return wk_fail(WK_RUNTIME_ERROR, "device type %s does not match device type of out parameter (%s)",
+                   wk__device_type_name(args[at].device.type), wk__device_type_name(out->device.type));
+  args[at] = (wk_value){.tag = WK_VALUE_DEVICE, .device = out->device};
+  return WK_OK;
 }
 
 wk_status wk__take_dtype_of_out(const wk_op *op, wk_value *args, const wk_tensor *out) {

@@ -53,9 +53,21 @@ static wk_status wrong_shape(const wk__function_node *n, int input, const wk_ten
   return status;
 }
 
-/* Sums what was broadcast and converts the dtype, so that the gradient is as the input was. */
+static wk_status wrong_device(const wk__function_node *n, int input, const wk_tensor *grad) {
+  wk__string text = {0};
+  wk__string_printf(&text, "Function %s returned an invalid gradient at index %d - ", name_of(n), input);
+  wk__print_devices_of_gradient(&text, n->shapes[input]->device, grad->device);
+  wk_status status = runtime_error("%s", text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
+/* Sums what was broadcast and converts the dtype, so that the gradient is as the input was; one of no dims may come from
+ * another device. */
 static wk_status fit_gradient(const wk__function_node *n, int input, wk_tensor *grad, wk_tensor **out) {
   const wk_tensor *shape = n->shapes[input];
+  bool moves = !wk__device_equal(shape->device, grad->device);
+  if (moves && grad->ndim != 0) return wrong_device(n, input, grad);
   wk_value result = wk__v_tensor(wk__retain(grad));
   if (!wk__same_sizes(shape, grad)) {
     wk_int sizes[WK_MAX_DIMS];
@@ -67,8 +79,9 @@ static wk_status fit_gradient(const wk__function_node *n, int input, wk_tensor *
     wk_value_release(&args[0]);
     WK_TRY(status);
   }
-  if (result.tensor->dtype != shape->dtype) {
-    wk_value args[] = {result, wk__v_dtype((wk_dtype)shape->dtype), {0}};
+  if (result.tensor->dtype != shape->dtype || moves) {
+    wk_value args[] = {
+        result, wk__v_dtype((wk_dtype)shape->dtype), {.tag = WK_VALUE_DEVICE, .device = shape->device}};
     wk_status status = wk_call(WK__OP(_to_copy), args, NULL, &result);
     wk_value_release(&args[0]);
     WK_TRY(status);
