@@ -74,6 +74,13 @@ WK_MUST_USE wk_status wk__take_dtype_of_out(const wk_op *op, wk_value *args, con
 WK_MUST_USE wk_status wk__check_inplace_dtype(const wk_op *op, wk_dtype result, wk_dtype self);
 WK_MUST_USE wk_status wk__check_out_dtype(const wk_op *op, wk_dtype result, wk_dtype out);
 
+/* Devices (devices.c). The error of a loop over tensors of two. */
+wk_status wk__loop_devices_differ(wk_device expected, wk_device found);
+/* A destination has to be where the result is made; only copies go to another device. */
+WK_MUST_USE wk_status wk__check_out_device(const wk_op *op, const wk__spec *spec, const wk_tensor *destination);
+/* What computes has to find its arguments' memory. */
+WK_MUST_USE wk_status wk__check_devices(const wk__call *c);
+
 /* The error for a destination that the result would be larger than. */
 wk_status wk__shape_mismatch(const wk_tensor *destination, const wk__spec *spec);
 /* copy_ broadcasts src to self's sizes, and never self. */

@@ -93,15 +93,7 @@ static wk_status join_devices(const inputs *in, wk_device *out_device) {
       *out_device = t->device;
       continue;
     }
-    wk__string text = {0};
-    wk__device_print(&text, *out_device);
-    wk__string_append(&text, " and ");
-    wk__device_print(&text, t->device);
-    wk_status status =
-        wk_fail(WK_RUNTIME_ERROR, "Expected all tensors to be on the same device, but found at least two devices, %s!",
-                text.text ? text.text : "?");
-    wk__string_release(&text);
-    return status;
+    return wk__loop_devices_differ(*out_device, t->device);
   }
   return WK_OK;
 }
