@@ -282,7 +282,7 @@ static wk_status draw_log_normal(const fill *f, void *out, int64_t n) {
 }
 
 wk_status wk__cpu_exponential(wk__call *c) {
-  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
+  wk_dtype dtype = (wk_dtype)c->args[WK__ARG(exponential_, self)].tensor->dtype;
   WK_TRY(wk__check_continuous("Exponential", dtype, wk__dtype_legacy(dtype)));
   return fill_self(c, WK_FLOAT64, draw_exponential,
                    (fill){.generator = generator_of(c, 2), .a = number(&c->args[WK__ARG(exponential_, lambd)])});
@@ -296,7 +296,7 @@ wk_status wk__cpu_geometric(wk__call *c) {
 }
 
 wk_status wk__cpu_cauchy(wk__call *c) {
-  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
+  wk_dtype dtype = (wk_dtype)c->args[WK__ARG(cauchy_, self)].tensor->dtype;
   WK_TRY(wk__check_continuous("Cauchy", dtype, wk__dtype_c_name(dtype)));
   return fill_self(c, WK_FLOAT64, draw_cauchy,
                    (fill){.generator = generator_of(c, 3),
