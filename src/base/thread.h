@@ -83,7 +83,7 @@ typedef struct wk__thread_state {
   struct wk__program *program;               /* dynamo/: whose hot loops are found; NULL */
   int worker;                                /* base/threads.c: wk__thread_index */
   bool inside_parallel_for;                  /* base/threads.c: another one runs inline */
-  bool gemm_other_sums;                      /* cpu/gemm/: ways that sum in another order may be taken */
+  bool gemm_other_sums;                      /* of a tuned graph: ways that sum in another order may be taken */
   bool copies_later;                         /* ops/rules/create.c: .to(non_blocking=True) is being called */
   wk_device default_device;                  /* python/: of new tensors whose call names none; WK_CPU at the start */
   uint8_t default_dtype;                     /* wk_dtype of floats that name none; WK_FLOAT32 at the start */

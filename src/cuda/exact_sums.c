@@ -124,7 +124,8 @@ wk_status wk__cuda_exact_launch(wk__cuda_native *native, wk__cuda_stream *s, con
   bool can = wk__shape_of(nest, s->device, b, &shape) && !uses_scratch(&shape);
   for (int n = 0; can && n < 2; n++) {
     shape.adds = n == 0 ? WK__PTX_LARGEST_ADDED : WK__PTX_ADDS_EXACTLY;
-    can = (kernels[n] = wk__cuda_kernel_now(native, nest, s, &shape)) != NULL;
+    kernels[n] = wk__cuda_kernel_now(native, nest, s, &shape);
+    can = kernels[n] && wk__cuda_kernel_fits(kernels[n], b);
   }
   *out_done = can;
   if (!can) return WK__CUDA_ALERT("a sum by index");

@@ -14,6 +14,7 @@
 #include "cuda/nvjitlink.h"
 #include "cuda/recording.h"
 #include "cuda/shape.h"
+#include "cuda/shape_ways.h"
 
 typedef enum kernel_state { ASKED, READY, NONE } kernel_state; /* NONE: it is the interpreter's for good */
 
@@ -186,6 +187,7 @@ static void withdraw(kernel *k) {
 }
 
 void wk__cuda_native_release(wk__cuda_native *native) {
+  wk__cuda_forget_shapes(native);
   kernel *k = atomic_load(&native->kernels);
   while (k) {
     kernel *next = k->next;
@@ -454,6 +456,10 @@ wk_status wk__cuda_give_kernel(const kernel *k, wk__cuda_stream *s, const wk__bi
   return status;
 }
 
+bool wk__cuda_kernel_fits(const kernel *k, const wk__binding *b) {
+  return grid_of(k, b).shared <= k->device->shared_most; /* rows are kept beside states of more words than usual */
+}
+
 /* Words of the scratch memory that parts leave their states in. */
 static int64_t states_of(const kernel *parts, const wk__binding *b) {
   int64_t states = parts->states * count_of(parts, b);
@@ -541,6 +547,7 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
   *out_done = false;
   if (wk__cuda_is_interpreted(nest, s->device, b, launch)) return WK_OK;
   if (!wk__shape_of(nest, s->device, b, &shape)) return WK_OK;
+  if (WK_UNLIKELY(wk__cuda_chooses_shapes())) wk__cuda_choose_shape(native, s, nest, b, launch, &shape);
   if (shape.phased) {
     phase_kernels all;
     *out_done = find_phases(native, s, nest, b, shape, &all);
@@ -556,7 +563,7 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
     whole = kernel_for(native, nest, s, b, &shape);
     if (!whole) return WK_OK;
   }
-  *out_done = grid_of(k, b).shared <= s->device->shared_most; /* rows are kept beside states of more words than usual */
+  *out_done = wk__cuda_kernel_fits(k, b);
   if (!*out_done) return WK_OK;
   return whole ? give_parts(k, whole, s, b, launch) : wk__cuda_give_kernel(k, s, b, launch, NULL);
 }

@@ -12,6 +12,8 @@
 /* The kernels of one nest. Zeroed at first; owned by the nest's code. */
 typedef struct wk__cuda_native {
   _Atomic(struct wk__cuda_kernel *) kernels; /* newest first; they only grow */
+  _Atomic(struct wk__cuda_choice *)
+      choices; /* shapes that were found to be the fastest (shape_ways.h); they only grow */
 } wk__cuda_native;
 
 /* Gives the launch to the stream; *out_done false: it is the interpreter's. `b` is merged; loops are not empty. */

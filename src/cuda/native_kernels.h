@@ -37,12 +37,14 @@ bool wk__cuda_is_interpreted(const wk__nest *nest, const wk__cuda_device *device
 wk__cuda_kernel *wk__cuda_kernel_for(wk__cuda_native *native, const wk__nest *nest, const wk__cuda_stream *stream,
                                      const wk__binding *binding, const wk__ptx_shape *shape,
                                      const wk__cuda_behind *behind);
-/* The kernel, compiled now where it is new; NULL: there is none (error cleared). */
+/* The kernel of a nest alone, for which this waits; NULL: there is none (error cleared). */
 wk__cuda_kernel *wk__cuda_kernel_now(wk__cuda_native *native, const wk__nest *nest, const wk__cuda_stream *stream,
                                      const wk__ptx_shape *shape);
-/* scratch: memory for what arguments of the kernel lie in; NULL: it has none. */
-WK_MUST_USE wk_status wk__cuda_give_kernel(const wk__cuda_kernel *kernel, wk__cuda_stream *stream, const wk__binding *b,
-                                           const wk__launch *launch, void *scratch);
+/* Whether a launch has the shared memory that it needs. */
+bool wk__cuda_kernel_fits(const wk__cuda_kernel *kernel, const wk__binding *binding);
+/* Gives a launch of one kernel to the stream. scratch: memory for what its arguments lie in; NULL: it has none. */
+WK_MUST_USE wk_status wk__cuda_give_kernel(const wk__cuda_kernel *kernel, wk__cuda_stream *stream,
+                                           const wk__binding *binding, const wk__launch *launch, void *scratch);
 /* Blocks of a launch. */
 int64_t wk__cuda_blocks_of(const wk__cuda_kernel *kernel, const wk__binding *binding);
 /* The kernel's arguments, and which of them are addresses of the caller's: how many. Words count from `first`. */

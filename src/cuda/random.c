@@ -220,7 +220,8 @@ wk_status wk__cuda_randn(wk__call *c) {
 
 wk_status wk__cuda_exponential(wk__call *c) {
   wk__cuda_draws f = {.draw = WK__DRAW_EXPONENTIAL, .a = number(&c->args[WK__ARG(exponential_, lambd)])};
-  WK_TRY(require_float(c->args[0].tensor, "exponential_kernel_cuda"));
+  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
+  WK_TRY(wk__check_continuous("Exponential", dtype, wk__dtype_legacy(dtype)));
   if (!(f.a > 0)) return wk_fail(WK_RUNTIME_ERROR, "exponential_ expects lambda > 0.0, but found lambda=%g", f.a);
   return fill_self(c, f);
 }
@@ -242,11 +243,7 @@ wk_status wk__cuda_cauchy(wk__call *c) {
   WK__ARGS(cauchy_);
   wk__cuda_draws f = {.draw = WK__DRAW_CAUCHY, .a = number(&c->args[A_median]), .b = number(&c->args[A_sigma])};
   wk_dtype dtype = (wk_dtype)c->args[A_self].tensor->dtype;
-  if (!wk_dtype_is_floating(dtype))
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but "
-                   "you specified %s",
-                   wk__dtype_legacy(dtype));
+  WK_TRY(wk__check_continuous("Cauchy", dtype, wk__dtype_c_name(dtype)));
   WK_TRY(check_positive("cauchy_", "sigma", f.b));
   return fill_self(c, f);
 }

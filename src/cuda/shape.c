@@ -18,8 +18,17 @@ static bool is_in_pieces(const wk__nest *nest, const wk__binding *b, int access,
   return whole;
 }
 
-/* Neighbours that a thread takes: 16 bytes of the largest items of what is as large as the loops, where memory and
- * sizes are made of such pieces. */
+/* A thread may take `each` neighbours: sizes and memory are made of such pieces, of at most 16 bytes. */
+static bool goes_in_vectors(const wk__nest *nest, const wk__binding *b, int64_t each) {
+  if (b->size[b->p - 1] % each) return false;
+  for (int a = 0; a < b->access_count; a++) {
+    int64_t bytes = wk__min(each * wk__shape_item(nest, a), 16);
+    if (b->stride[a][b->p - 1] == 1 && !is_in_pieces(nest, b, a, b->p - 1, bytes)) return false;
+  }
+  return true;
+}
+
+/* Neighbours that a thread takes: 16 bytes of the largest items of what is as large as the loops. */
 static int vector_of(const wk__nest *nest, const wk__binding *b) {
   int64_t largest = 1;
   if (b->p == 0) return 1;
@@ -28,12 +37,7 @@ static int vector_of(const wk__nest *nest, const wk__binding *b) {
   int64_t each = wk__min(16 / largest, 8);
   for (int a = 0; a < b->access_count; a++)
     if (nest->accesses[a].has_indirect || nest->accesses[a].may_leave) each = wk__min(each, 4);
-  if (b->size[b->p - 1] % each) return 1;
-  for (int a = 0; a < b->access_count; a++) {
-    int64_t bytes = wk__min(each * wk__shape_item(nest, a), 16);
-    if (b->stride[a][b->p - 1] == 1 && !is_in_pieces(nest, b, a, b->p - 1, bytes)) return 1;
-  }
-  return (int)each;
+  return goes_in_vectors(nest, b, each) ? (int)each : 1;
 }
 
 /* 32-element steps of a row that stay in registers: fewer for larger bodies. */
@@ -239,4 +243,67 @@ bool wk__shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk_
   s->whole = nest->reduction_dims > 0 && is_whole(b, s);
   set_moves(b, s);
   return true;
+}
+
+/* ---- other shapes for the same launch ---- */
+
+typedef struct ways {
+  const wk__nest *nest;
+  const wk__cuda_device *device;
+  const wk__binding *b;
+  wk__ptx_shape *out;
+  int count;
+} ways;
+
+/* As the usual shape, with other warps and elements; `keeps`: long rows, in shared memory. */
+static void try_shape(ways *w, int mode, int64_t warps, int64_t each, bool keeps) {
+  wk__ptx_shape s = w->out[0];
+  if (w->count == WK__SHAPE_WAYS) return;
+  s.mode = (uint8_t)mode, s.warps = (uint8_t)warps, s.each = (uint8_t)each;
+  s.kept = 0, s.vectors = false;
+  if (keeps) keep_rows(w->nest, w->device, w->b, &s);
+  s.whole = w->nest->reduction_dims > 0 && is_whole(w->b, &s);
+  for (int i = 0; i < w->count; i++)
+    if (memcmp(&w->out[i], &s, sizeof s) == 0) return;
+  w->out[w->count++] = s;
+}
+
+static void try_vectors(ways *w) {
+  enum { MOST = 8 };
+  bool by_index = false;
+  for (int a = 0; a < w->b->access_count; a++)
+    by_index |= w->nest->accesses[a].has_indirect || w->nest->accesses[a].may_leave;
+  for (int64_t each = by_index ? MOST / 2 : MOST; each >= 1 && w->b->p > 0; each /= 2)
+    if (goes_in_vectors(w->nest, w->b, each)) try_shape(w, WK__PTX_POINTWISE, 1, each, false);
+}
+
+/* A row's warps hand on what the elements of a lane come to, however many they are. */
+static void try_rows(ways *w) {
+  int64_t rounds = wk__ceil_div(wk__shape_length(w->b), WK__REDUCE_LANES);
+  for (int64_t warps = 1; warps <= MOST_WARPS; warps *= 2) {
+    int64_t each = wk__ceil_div(rounds, warps);
+    if (each <= WK__PTX_MAX_EACH && (warps == 1 || rounds >= 2 * warps)) try_shape(w, WK__PTX_ROWS, warps, each, false);
+  }
+}
+
+static void try_long_rows(ways *w) {
+  const wk__ptx_shape usual = w->out[0];
+  int64_t most_warps = wk__min(wk__shape_chunks(w->b), MOST_WARPS);
+  if (usual.kept) try_shape(w, usual.mode, usual.warps, usual.each, false);
+  if (usual.each > LARGE_STEP) try_shape(w, usual.mode, usual.warps, usual.each / 2, true);
+  if (usual.each < WK__PTX_MAX_EACH && w->b->r == 1) try_shape(w, usual.mode, usual.warps, 2 * usual.each, true);
+  if (usual.warps >= 4) try_shape(w, usual.mode, usual.warps / 2, usual.each, true);
+  if (usual.warps > 1 && 2 * usual.warps <= most_warps) try_shape(w, usual.mode, 2 * usual.warps, usual.each, true);
+}
+
+int wk__shape_ways(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *b,
+                   const wk__ptx_shape *usual, wk__ptx_shape out[static WK__SHAPE_WAYS]) {
+  ways w = {nest, device, b, out, 1};
+  out[0] = *usual;
+  if (usual->mode == WK__PTX_POINTWISE || usual->mode == WK__PTX_TILES) try_vectors(&w);
+  if (usual->mode == WK__PTX_ROWS || usual->mode == WK__PTX_SHORT_ROWS) try_rows(&w);
+  if (usual->mode == WK__PTX_LONG_ROWS) try_long_rows(&w);
+  if (usual->mode == WK__PTX_SCANS && usual->warps == 1)
+    for (int64_t each = LARGE_STEP; each <= 4 * LARGE_STEP; each *= 2) try_shape(&w, usual->mode, 1, each, false);
+  return w.count;
 }

@@ -30,6 +30,11 @@ int64_t wk__shape_kept_bytes(const wk__nest *nest, const wk__binding *binding, c
 bool wk__shape_goes_in_parts(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *binding);
 /* False: the launch is the interpreter's. */
 bool wk__shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *binding, wk__ptx_shape *out);
+/* The shapes that would do for a launch, with the same bits, the usual one first: how many. A row may have more warps
+ * or fewer, a thread more elements or fewer, and what is read across may go without tiles. */
+enum { WK__SHAPE_WAYS = 6 };
+int wk__shape_ways(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *binding,
+                   const wk__ptx_shape *usual, wk__ptx_shape out[static WK__SHAPE_WAYS]);
 /* Of a pointwise launch over rows and columns, whose threads have pieces of rows (wk__ptx_behind). */
 void wk__shape_of_pieces(const wk__cuda_device *device, const wk__binding *binding, wk__ptx_shape *out);
 

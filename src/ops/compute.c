@@ -81,8 +81,7 @@ static wk_status check_in_place(const wk__call *c, const wk__spec *spec, const w
 
 static wk_status check_destination(const wk__call *c, int r, wk_tensor *destination) {
   const wk__spec *spec = &c->specs[r];
-  if (!wk__device_equal(spec->device, destination->device))
-    return wk__differing_devices(spec->device, destination->device);
+  WK_TRY(wk__check_out_device(c->op, spec, destination));
   if (is_written_argument(c, destination)) {
     WK_TRY(check_in_place(c, spec, destination));
     return c->op->tags & WK__TAG_FILLS ? WK_OK : wk__check_overlap(destination);
@@ -197,23 +196,6 @@ static bool nothing_to_do(const wk__call *c) {
 /* Outputs that are empty, or on device meta. */
 static bool is_skipped(const wk__call *c) { return nothing_to_do(c) && !(c->op->tags & WK__TAG_RANDOM); }
 
-static bool crosses_devices(const wk_op *op) { return op == WK__OP(_to_copy) || op == WK__OP(copy_); }
-
-/* What computes has to find its arguments' memory. Pointwise shape rules have compared the devices already. */
-static wk_status check_memory(const wk__call *c) {
-  if (c->op->tags & (WK__TAG_POINTWISE | WK__TAG_SHAPES_ONLY)) return WK_OK;
-  wk_device device = wk__call_device(c);
-  WK__EACH_TENSOR(t, c->args, c->op->schema.parameter_count) {
-    if (t->device.type == WK_META && c->op == WK__OP(_to_copy))
-      return wk_fail(WK_NOT_IMPLEMENTED, "Cannot copy out of meta tensor; no data!");
-    if (t->device.type == WK_META)
-      return wk_fail(WK_RUNTIME_ERROR, "Tensor on device meta is not on the expected device %s!",
-                     wk__device_type_name(device.type));
-    if (!wk__device_equal(t->device, device) && !crosses_devices(c->op)) return wk__differing_devices(device, t->device);
-  }
-  return WK_OK;
-}
-
 wk_device wk__call_device(const wk__call *c) {
   if (c->outputs) return c->outputs[0]->device;
   for (int i = 0; i < c->op->schema.parameter_count; i++)
@@ -281,7 +263,7 @@ static wk_status run_with_visitors(wk__call *c, wk_device device) {
 
 static wk_status run_into(wk__call *c) {
   if (is_skipped(c)) return WK_OK;
-  WK_TRY(check_memory(c));
+  WK_TRY(wk__check_devices(c));
   wk_device device = c->outputs[0]->device;
   if (WK_LIKELY(device.type == WK_CPU)) return run_here(c);
   for (int i = 0; i < c->op->schema.parameter_count; i++)

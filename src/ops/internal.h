@@ -44,6 +44,8 @@ static inline wk_value wk__v_ints(const wk_int *list, int count) {
 }
 
 /* What dropout's kept elements are multiplied with. */
+/* Refuses to fill integers from a continuous distribution, in its words; `said`: the dtype's name there. */
+WK_MUST_USE wk_status wk__check_continuous(const char *distribution, wk_dtype dtype, const char *said);
 double wk__dropout_scale(const wk_op *op, double p, wk_dtype dtype);
 
 /* What a loss does with its elements: PyTorch's numbers. */
@@ -74,9 +76,14 @@ WK_MUST_USE wk_status wk__take_device_of_out(const wk_op *op, wk_value *args, co
 /* Whether a result may be written into an out of this dtype. */
 /* The same where self is written: the words behind a bar. */
 WK_MUST_USE wk_status wk__check_inplace_dtype(const wk_op *op, wk_dtype result, wk_dtype self);
-/* The error of a call whose tensors are on these two. meta.c */
-WK_MUST_USE wk_status wk__differing_devices(wk_device a, wk_device b);
 WK_MUST_USE wk_status wk__check_out_dtype(const wk_op *op, wk_dtype result, wk_dtype out);
+
+/* Devices (devices.c). The error of a loop over tensors of two. */
+wk_status wk__loop_devices_differ(wk_device expected, wk_device found);
+/* A destination has to be where the result is made; only copies go to another device. */
+WK_MUST_USE wk_status wk__check_out_device(const wk_op *op, const wk__spec *spec, const wk_tensor *destination);
+/* What computes has to find its arguments' memory. */
+WK_MUST_USE wk_status wk__check_devices(const wk__call *c);
 
 /* The error for a destination that the result would be larger than. */
 wk_status wk__shape_mismatch(const wk_tensor *destination, const wk__spec *spec);

@@ -83,20 +83,6 @@ static void collect(const wk__call *c, inputs *in) {
   }
 }
 
-/* The CPU comes second, as in PyTorch. */
-wk_status wk__differing_devices(wk_device a, wk_device b) {
-  bool swap = a.type == WK_CPU;
-  wk__string text = {0};
-  wk__device_print(&text, swap ? b : a);
-  wk__string_append(&text, " and ");
-  wk__device_print(&text, swap ? a : b);
-  wk_status status =
-      wk_fail(WK_RUNTIME_ERROR, "Expected all tensors to be on the same device, but found at least two devices, %s!",
-              text.text ? text.text : "?");
-  wk__string_release(&text);
-  return status;
-}
-
 static wk_status join_devices(const inputs *in, wk_device *out_device) {
   *out_device = in->t[0]->device;
   for (int i = 1; i < in->count; i++) {
@@ -107,7 +93,7 @@ static wk_status join_devices(const inputs *in, wk_device *out_device) {
       *out_device = t->device;
       continue;
     }
-    return wk__differing_devices(*out_device, t->device);
+    return wk__loop_devices_differ(*out_device, t->device);
   }
   return WK_OK;
 }

@@ -98,14 +98,49 @@ def test_mixing(device):
     x, y = wick.ones(2, device=device), wick.ones(2)
     assert (x + wick.tensor(2.0)).tolist() == [3, 3] and (wick.tensor(2.0) * x).device == x.device
     assert x[wick.tensor([1, 0, 1])].shape == (3,)
-    for call in (
-        lambda: x + y,
-        lambda: wick.cat([x, y]),
-        lambda: x[None] @ y[:, None],
-        lambda: wick.where(x > 0, x, y),
-    ):
-        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+    loops = f"found at least two devices, {x.device} and cpu!"
+    calls = [
+        (loops, lambda: x + y),
+        (loops, lambda: y.add_(x)),
+        (loops, lambda: wick.where(x > 0, x, y)),
+        (f"got tensors is on cpu, different from other tensors on {x.device}", lambda: wick.cat([x, y])),
+        (f"got mat2 is on cpu, different from other tensors on {x.device}", lambda: x[None] @ y[:, None]),
+        (f"got mat2 is on {x.device}, different from other tensors on cpu", lambda: y[None] @ x[:, None]),
+    ]
+    for text, call in calls:
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device, but " + text):
             call()
+
+
+@pytest.mark.parametrize("name", ["meta", None])
+def test_an_out_of_another_device_is_refused(device, name):
+    """It was written to where no memory of its own was."""
+    other = name or device
+    here, there = wick.ones(4, 4), wick.ones(4, 4, device=other)
+    loops, rest = (
+        "found at least two devices, {0} and cpu",
+        "Expected out tensor to have device {1}, but got {2} instead",
+    )
+    if other == "meta":
+        loops = rest = "Attempting to copy from device {1} to device {2}, but cross-device copies are not allowed"
+    calls = [
+        (loops, lambda x, out: wick.add(x, x, out=out)),
+        (loops, lambda x, out: wick.exp(x, out=out)),
+        (rest, lambda x, out: wick.mm(x, x, out=out)),
+        (rest, lambda x, out: wick.sum(x, 0, out=out[0])),
+        (rest, lambda x, out: wick.cumsum(x, 0, out=out)),
+        (rest, lambda x, out: wick.sort(x, out=(out, out.long()))),
+        (rest, lambda x, out: wick.std(x, 0, out=out[0])),
+        (rest, lambda x, out: wick.cat([x, x], out=out)),
+    ]
+    for x, out in (here, there), (there, here):
+        places = [there.device, x.device, out.device]
+        for text, call in calls:
+            with pytest.raises(RuntimeError, match=text.format(*places)):
+                call(x, out)
+    with pytest.raises(RuntimeError):
+        wick.tensor(1.0).add_(there[0, 0])
+    assert here.eq(1).all() and here.shape == (4, 4)
 
 
 def test_more_dims_than_loops(device):

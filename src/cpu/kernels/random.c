@@ -281,17 +281,9 @@ static wk_status draw_log_normal(const fill *f, void *out, int64_t n) {
   return wk__random_log_normal(f->generator, out, n, f->a, f->b);
 }
 
-static wk_status require_continuous(const wk__call *c, const char *distribution) {
-  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
-  if (wk_dtype_is_floating(dtype)) return WK_OK;
-  return wk_fail(WK_RUNTIME_ERROR,
-                 "%s distribution is a continuous probability distribution. dtype must be a floating point but you "
-                 "specified %s",
-                 distribution, wk__dtype_legacy(dtype));
-}
-
 wk_status wk__cpu_exponential(wk__call *c) {
-  WK_TRY(require_continuous(c, "Exponential"));
+  wk_dtype dtype = (wk_dtype)c->args[WK__ARG(exponential_, self)].tensor->dtype;
+  WK_TRY(wk__check_continuous("Exponential", dtype, wk__dtype_legacy(dtype)));
   return fill_self(c, WK_FLOAT64, draw_exponential,
                    (fill){.generator = generator_of(c, 2), .a = number(&c->args[WK__ARG(exponential_, lambd)])});
 }
@@ -304,7 +296,8 @@ wk_status wk__cpu_geometric(wk__call *c) {
 }
 
 wk_status wk__cpu_cauchy(wk__call *c) {
-  WK_TRY(require_continuous(c, "Cauchy"));
+  wk_dtype dtype = (wk_dtype)c->args[WK__ARG(cauchy_, self)].tensor->dtype;
+  WK_TRY(wk__check_continuous("Cauchy", dtype, wk__dtype_c_name(dtype)));
   return fill_self(c, WK_FLOAT64, draw_cauchy,
                    (fill){.generator = generator_of(c, 3),
                           .a = number(&c->args[WK__ARG(cauchy_, median)]),

@@ -4,6 +4,7 @@
  * rule finds whichever it is by `kept`. Tests: tests/ops/ (values, finite differences, forms),
  * tests/python/test_activations.py. */
 #include <float.h>
+#include <math.h>
 
 #include "ops/internal.h"
 #include "ops/rules.h"
@@ -418,7 +419,16 @@ static wk_status drawn_relu(wk__call *c, wk_value *out) {
   return WK_OK;
 }
 
+/* The form in place does without. */
+static wk_status check_finite_slopes(const wk__call *c) {
+  double lower = number(&c->args[WK__ARG(rrelu, lower)]), upper = number(&c->args[WK__ARG(rrelu, upper)]);
+  if (!isfinite(lower)) return wk_fail(WK_RUNTIME_ERROR, "rrelu: lower bound must be finite, got %g", lower);
+  if (!isfinite(upper)) return wk_fail(WK_RUNTIME_ERROR, "rrelu: upper bound must be finite, got %g", upper);
+  return WK_OK;
+}
+
 wk_status wk__compose_rrelu(wk__call *c) {
+  WK_TRY(check_finite_slopes(c));
   WK_TRY(check_slopes(c));
   if (wk__arg_bool(c, WK__ARG(rrelu, training))) return drawn_relu(c, c->results);
   return wk_call(WK__OP(leaky_relu), (wk_value[]){c->args[WK__ARG(rrelu, self)], middle_slope(c)}, NULL, c->results);

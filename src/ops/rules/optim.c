@@ -258,7 +258,7 @@ static wk_status check_row(const row *r) {
   const wk_tensor *p = r->tensors[PARAM];
   for (int i = 1; i < r->roles; i++) {
     const wk_tensor *t = r->tensors[i];
-    if (!wk__device_equal(p->device, t->device)) return wk__differing_devices(p->device, t->device);
+    if (!wk__device_equal(p->device, t->device)) return wk__loop_devices_differ(p->device, t->device);
     if (t->ndim == 0 || wk__same_sizes(p, t)) continue;
     return wk_fail(WK_RUNTIME_ERROR, "params, grads and state tensors must have the same size");
   }

@@ -89,6 +89,14 @@ wk_status wk__vjp_normal(wk__vjp *v) {
   return WK_OK;
 }
 
+wk_status wk__check_continuous(const char *distribution, wk_dtype dtype, const char *said) {
+  if (wk_dtype_is_floating(dtype)) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "%s distribution is a continuous probability distribution. dtype must be a floating point but you "
+                 "specified %s",
+                 distribution, said);
+}
+
 /* Drawn by parameters of each element's own; contiguous, of the first argument's dtype. */
 wk_status wk__meta_drawn_by(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
@@ -335,7 +343,8 @@ static wk_status trivial_dropout(wk__call *c, bool *out_done) {
     c->results[0] = wk__v_tensor(wk__retain(x));
     return WK_OK;
   }
-  if (p == 1) return wk_call(WK__OP(mul_Scalar), (wk_value[]){c->args[0], wk__v_int(0)}, NULL, c->results);
+  wk_value none = x->dtype == WK_BOOL ? wk__v_bool(false) : wk__v_int(0);
+  if (p == 1) return wk_call(WK__OP(mul_Scalar), (wk_value[]){c->args[0], none}, NULL, c->results);
   *out_done = false;
   return WK_OK;
 }
@@ -360,6 +369,18 @@ static wk_tensor *noise(wk_tensor *x, double p, bool by_channel, bool divided) {
       by_channel ? wk_new_empty(x, sizes, x->ndim, WK_DTYPE_NONE, NONE) : wk_empty_like(x, WK_DTYPE_NONE, NONE, NULL);
   wk_tensor *mask = wk_bernoulli__float(empty, 1 - p, NULL);
   return divided ? wk_div_Scalar(mask, wk__v_double(1 - p)) : mask;
+}
+
+/* PyTorch computes the noise in place, in the input's dtype. */
+static wk_status check_noise_dtype(wk_dtype noise) {
+  if (wk_dtype_is_floating(noise) || wk_dtype_is_complex(noise)) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "result type %s can't be cast to the desired output type %s",
+                 wk__dtype_legacy(wk__default_dtype()), wk__dtype_legacy(noise));
+}
+
+static wk_status check_channels(const wk_tensor *x) {
+  if (x->ndim >= 2) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "Feature dropout requires at least 2 dimensions in the input");
 }
 
 static wk_status give(wk__call *c, wk_scope *scope, wk_tensor *y) {
@@ -413,7 +434,8 @@ wk_status wk__compose_feature_dropout(wk__call *c) {
   bool done;
   WK_TRY(trivial_dropout(c, &done));
   if (done) return WK_OK;
-  if (x->ndim < 2) return wk_fail(WK_RUNTIME_ERROR, "Feature dropout requires at least 2 dimensions in the input");
+  WK_TRY(check_channels(x));
+  WK_TRY(check_noise_dtype((wk_dtype)x->dtype));
   wk_scope scope;
   wk_scope_begin(&scope);
   return give(c, &scope, wk_mul(x, noise(x, number(&c->args[WK__ARG(feature_dropout, p)]), true, true)));
@@ -430,6 +452,8 @@ wk_status wk__compose_alpha_dropout(wk__call *c) {
   bool done;
   WK_TRY(trivial_dropout(c, &done));
   if (done) return WK_OK;
+  if (c->op == WK__OP(feature_alpha_dropout)) WK_TRY(check_channels(x));
+  WK_TRY(check_noise_dtype(x->dtype == WK_BOOL ? WK_INT64 : (wk_dtype)x->dtype)); /* an integer was added to it */
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *mask = noise(x, p, c->op == WK__OP(feature_alpha_dropout), false);
