@@ -1,11 +1,12 @@
-"""Whether only algorithms are wanted that give the same bits each time: all of wick's do, so that the wish is only kept."""
+"""Whether only algorithms are wanted that give the same bits each time: flex_attention looks at it on CUDA
+(docs/cuda.md); for the rest the wish is only kept."""
 
 _mode = 0  # 0: any algorithm, 1: warn of others, 2: refuse them
 _MODES = ("default", "warn", "error")
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Asks for algorithms that give the same bits each time, which wick's do in any case."""
+    """Asks for algorithms that give the same bits each time."""
     global _mode
     _mode = (1 if warn_only else 2) if mode else 0
 

@@ -467,7 +467,7 @@ void attention_store(attention_writer *w, int sums, int factors, bool by_row, in
 /* ---- all ---- */
 
 static int captured_args(const wk__ptx_score_bodies *b) {
-  const wk__nest *nest = !b ? NULL : b->score ? b->score : b->masked;
+  const wk__nest *nest = !b ? NULL : b->reads ? b->reads : b->score ? b->score : b->masked;
   int count = 0;
   for (int k = WK__BODY_BUFFER_CAPTURED; nest && k < nest->buffer_count; k++)
     count += wk__ptx_captured_args(nest->buffers[k].ndim);
@@ -507,7 +507,7 @@ wk_status wk__ptx_write_attention(const wk__ptx_attention *a, const wk__ptx_scor
       status = attention_write_keys(w, out);
       blocks = a->size <= 64 ? 2 : 1;
       break;
-    default:
+    default: /* dq, and what is as dq */
       status = attention_write_queries(w, out);
       blocks = a->size <= 128 ? 2 : 1;
   }

@@ -1,5 +1,6 @@
 /* Attention backward. With P the probabilities, which the rows' logarithms give again: dV = P' dO; dS = P (dO V' -
- * delta); dQ = scale dS K; dK = scale dS' Q. Test: tests/cuda/test_attention.py. */
+ * delta); dQ = scale dS K; dK = scale dS' Q. Captured tensors' gradients are made where dS is, in a kernel that goes
+ * along the keys as that of dQ. Tests: tests/cuda/test_attention.py, tests/cuda/test_flex_attention.py. */
 #include "codegen/ptx_attention_internal.h"
 
 #define SAY(...) wk__ptx_say(&w->text, __VA_ARGS__)
@@ -153,6 +154,8 @@ static void go_to_next_keys(attention_writer *w, const queries *f) {
   if (w->a->scores) SAY("mov.b32 %%r%d, %%r%d", b->walk.state, b->next_state);
 }
 
+static bool multiplies_slopes(const attention_writer *w) { return w->a->pass == WK__ATTENTION_QUERIES; }
+
 static void queries_step(attention_writer *w, queries *f) {
   backward *b = &f->b;
   int keys = 8 * b->count, rows = 16 * w->tiles * w->warps, last = w->text.labels++, more = wk__ptx_predicate(&w->text);
@@ -168,8 +171,10 @@ static void queries_step(attention_writer *w, queries *f) {
   attention_outer(w, b->slope, f->dout, rows, -1, v, keys, b->count);
   attention_wait(w, 0);
   queries_slopes(w, f);
-  attention_inner(w, f->sums, b->slope, b->count, b->stage, keys, 0, 16 * w->steps);
-  attention_wait(w, 0);
+  if (multiplies_slopes(w)) {
+    attention_inner(w, f->sums, b->slope, b->count, b->stage, keys, 0, 16 * w->steps);
+    attention_wait(w, 0);
+  }
   go_to_next_keys(w, f);
   other_stage(w, b);
 }
@@ -226,7 +231,7 @@ wk_status attention_write_queries(attention_writer *w, wk__ptx_attention_kernel 
   b->scores = wk__ptx_words(&w->text, w->tiles * b->count * 4),
   b->slope = wk__ptx_words(&w->text, w->tiles * b->count * 4);
   f.sums = wk__ptx_words(&w->text, w->tiles * 2 * w->steps * 4);
-  attention_zero(w, f.sums, w->tiles * 2 * w->steps * 4);
+  if (multiplies_slopes(w)) attention_zero(w, f.sums, w->tiles * 2 * w->steps * 4);
   SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", more, f.key0, f.end);
   SAY("@%%p%d bra L%d", more, done);
   wk__ptx_label(&w->text, loop);
@@ -235,8 +240,9 @@ wk_status attention_write_queries(attention_writer *w, wk__ptx_attention_kernel 
   SAY("@%%p%d bra L%d", more, loop);
   wk__ptx_label(&w->text, done);
   attention_arrived(w);
-  attention_store(w, f.sums, wk__ptx_arg_word(&w->text, WK__ATTENTION_SCALE), false, f.q, rows,
-                  attention_head(w, WK__ATTENTION_DQ, w->head), WK__ATTENTION_DQ + 3, b->t, 0, 16 * w->steps);
+  if (multiplies_slopes(w))
+    attention_store(w, f.sums, wk__ptx_arg_word(&w->text, WK__ATTENTION_SCALE), false, f.q, rows,
+                    attention_head(w, WK__ATTENTION_DQ, w->head), WK__ATTENTION_DQ + 3, b->t, 0, 16 * w->steps);
   SAY("ret");
   out->threads = 32 * w->warps, out->rows = rows;
   out->shared = 2 * attention_tile_bytes(w, rows) + 4 * attention_tile_bytes(w, 8 * b->count);

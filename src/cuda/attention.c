@@ -143,7 +143,8 @@ static int addresses_of(const attention *a, wk__cuda_address *out) {
 }
 
 wk_status wk__cuda_attention_run(attention *a, wk__ptx_attention_pass pass) {
-  static const char *const names[] = {"attention", "attention delta", "attention dk, dv", "attention dq"};
+  static const char *const names[] = {"attention", "attention delta", "attention dk, dv", "attention dq",
+                                      "attention captured"};
   const wk__cuda_written *k;
   bool by_keys = pass == WK__ATTENTION_KEYS, groups = a->kind.warpgroups;
   int64_t rows = by_keys ? a->keys : a->queries, heads = by_keys ? a->key_heads : a->heads;
@@ -154,7 +155,7 @@ wk_status wk__cuda_attention_run(attention *a, wk__ptx_attention_pass pass) {
   WK_TRY(a->find(a, &k));
   a->kind.warpgroups = groups;
   CUevent begin;
-  wk__cuda_address addresses[WK__ATTENTION_ARGS + WK__BODY_MAX_CAPTURED];
+  wk__cuda_address addresses[WK__ATTENTION_ARGS + WK__ATTENTION_MOST_CAPTURED];
   int address_count = addresses_of(a, addresses);
   unsigned blocks = (unsigned)(wk__ceil_div(rows, k->rows) * k->parts);
   wk__cuda_time_begin(a->stream, &begin);

@@ -9,7 +9,11 @@
 #include "cuda/recording.h"
 #include "cuda/written.h"
 
-enum { WK__ATTENTION_CAPTURED_ARGS = WK__BODY_MAX_CAPTURED * (1 + 2 * WK__NEST_MAX_DIMS) };
+/* Captured tensors and their gradients. */
+enum {
+  WK__ATTENTION_MOST_CAPTURED = 2 * WK__BODY_MAX_CAPTURED,
+  WK__ATTENTION_CAPTURED_ARGS = WK__ATTENTION_MOST_CAPTURED * (1 + 2 * WK__NEST_MAX_DIMS)
+};
 
 typedef struct wk__cuda_attention wk__cuda_attention;
 struct wk__cuda_attention {
@@ -19,7 +23,7 @@ struct wk__cuda_attention {
   const void *context;                                                          /* of it; borrowed */
   int64_t args[WK__ATTENTION_ARGS + WK__ATTENTION_CAPTURED_ARGS];
   int arg_count;
-  wk__cuda_address addresses[WK__BODY_MAX_CAPTURED]; /* among the arguments from WK__ATTENTION_ARGS on */
+  wk__cuda_address addresses[WK__ATTENTION_MOST_CAPTURED]; /* among the arguments from WK__ATTENTION_ARGS on */
   int address_count;
   int64_t batch, heads, key_heads, queries, keys;
   wk__cuda_drawn drawn; /* forward, with dropout */

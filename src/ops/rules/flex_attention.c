@@ -119,7 +119,7 @@ wk_status wk__meta_flex_attention_backward_captured(wk__call *c) {
   const wk_value *captured = &c->args[A_captured];
   wk_int elements = wk_int_of(0);
   for (uint32_t i = 0; i < captured->count; i++) elements = wk_int_add(elements, captured->tensors[i]->numel);
-  wk__spec_contiguous(&c->specs[0], (wk_dtype)q->dtype, q->device, 1, &elements);
+  wk__spec_contiguous(&c->specs[0], score_dtype(q), q->device, 1, &elements);
   return WK_OK;
 }
 

@@ -13,6 +13,7 @@ import math
 from typing import NamedTuple
 
 from ... import _C
+from ..._deterministic import are_deterministic_algorithms_enabled
 from ..._names import getter as _getter
 from ._block_mask import (
     _DEFAULT_SPARSE_BLOCK_SIZE,  # noqa: F401  transformers imports it from here
@@ -138,7 +139,13 @@ def _body_of(score_mod, mask_mod, dtype, differentiable, operands):
         if _C._score_end(None, None) is None and isinstance(error, Exception):
             return None
         raise
-    return _C._score_end(modified, keep)
+    body = _C._score_end(modified, keep)
+    return None if body and body[3] and _adds_in_any_order(operands[0].device) else body
+
+
+def _adds_in_any_order(device):
+    """Gradients of captured tensors, where that is not wanted: kernels of CUDA add them atomically."""
+    return device.type == "cuda" and are_deterministic_algorithms_enabled()
 
 
 def _given(value):
