@@ -6,6 +6,7 @@
 #define WITH(op, a, constant) wk__ptx_with(&w->text, op, a, constant)
 
 static int word(attention_writer *w) { return wk__ptx_words(&w->text, 1); }
+static bool is_half(const attention_writer *w) { return w->a->dtype == WK_FLOAT16; }
 
 /* ---- the start ---- */
 
@@ -18,7 +19,7 @@ static void find_places(attention_writer *w, int out[4], int row, int high) {
 
 void attention_begin(attention_writer *w, int tiles, int warps) {
   w->tiles = tiles, w->warps = warps;
-  w->steps = (w->a->size + 15) / 16, w->panels = (w->a->size + 63) / 64;
+  w->steps = (w->a->size + 15) / 16, w->panels = (w->a->size + 63) / 64, w->pitch = 64 * w->steps + 16;
   int tid = wk__ptx_special(&w->text, "%tid.x");
   w->lane = WITH("and.b32", tid, 31), w->warp = WITH("shr.u32", tid, 5);
   w->head = wk__ptx_special(&w->text, "%ctaid.y"), w->batch = wk__ptx_special(&w->text, "%ctaid.z");
@@ -49,6 +50,10 @@ int attention_head(attention_writer *w, int arg, int head) {
 
 /* A thread has piece t % 8 of rows t / 8 + 4 warps i. */
 void attention_copy(attention_writer *w, int to, int rows, int from, int stride_arg, int first, int limit) {
+  if (!attention_is_small(w->a)) {
+    attention_copy_floats(w, to, rows, from, stride_arg, first, limit);
+    return;
+  }
   int each = 4 * w->warps, place = TWO("add.u32", to, w->copy_to), pieces = w->a->size / 8;
   int column = wk__ptx_long(&w->text), there = wk__ptx_predicate(&w->text);
   SAY("cvt.u64.u32 %%d%d, %%r%d", column, w->copy_chunk);
@@ -85,7 +90,7 @@ static void load_matrices(attention_writer *w, int out, int address, int offset,
 }
 
 static void multiply(attention_writer *w, int sums, int a, int b) {
-  const char *type = w->a->half ? "f16" : "bf16";
+  const char *type = is_half(w) ? "f16" : "bf16";
   SAY("mma.sync.aligned.m16n8k16.row.col.f32.%s.%s.f32 {%%r%d, %%r%d, %%r%d, %%r%d}, {%%r%d, %%r%d, %%r%d, %%r%d}, "
       "{%%r%d, %%r%d}, {%%r%d, %%r%d, %%r%d, %%r%d}",
       type, type, sums, sums + 1, sums + 2, sums + 3, a, a + 1, a + 2, a + 3, b, b + 1, sums, sums + 1, sums + 2,
@@ -145,7 +150,7 @@ static int moved(attention_writer *w, int description, int bytes) {
  */
 static void multiply_groups(attention_writer *w, int sums, int columns, int a, int fragments, int b, bool turned,
                             bool adds) {
-  const char *type = w->a->half ? "f16" : "bf16";
+  const char *type = is_half(w) ? "f16" : "bf16";
   wk__ptx_text *t = &w->text;
   int all = wk__ptx_predicate(t);
   SAY("setp.%s.u32 %%p%d, 0, 0", adds ? "eq" : "ne", all);
@@ -180,7 +185,7 @@ void attention_pack_into(attention_writer *w, int fragments, int p, int count) {
   for (int k = 0; k < count / 2; k++)
     for (int n = 0; n < 4; n++) {
       int from = p + (2 * k + n / 2) * 4 + n % 2 * 2;
-      SAY("cvt.rn.%s.f32 %%r%d, %%r%d, %%r%d", w->a->half ? "f16x2" : "bf16x2", fragments + 4 * k + n, from + 1, from);
+      SAY("cvt.rn.%s.f32 %%r%d, %%r%d, %%r%d", is_half(w) ? "f16x2" : "bf16x2", fragments + 4 * k + n, from + 1, from);
     }
 }
 
@@ -197,6 +202,10 @@ void attention_inner_packed(attention_writer *w, int sums, int fragments, int co
 void attention_outer(attention_writer *w, int sums, int a, int a_rows, int a_fragments, int b, int b_rows, int count) {
   if (w->groups) {
     outer_of_groups(w, sums, a, a_rows, b, b_rows, count);
+    return;
+  }
+  if (!attention_is_small(w->a)) {
+    attention_outer_floats(w, sums, a, b, count);
     return;
   }
   attention_zero(w, sums, w->tiles * count * 4);
@@ -218,7 +227,7 @@ void attention_outer(attention_writer *w, int sums, int a, int a_rows, int a_fra
 
 static int pack(attention_writer *w, int low, int high) {
   int r = word(w);
-  SAY("cvt.rn.%s.f32 %%r%d, %%r%d, %%r%d", w->a->half ? "f16x2" : "bf16x2", r, high, low);
+  SAY("cvt.rn.%s.f32 %%r%d, %%r%d, %%r%d", is_half(w) ? "f16x2" : "bf16x2", r, high, low);
   return r;
 }
 
@@ -227,6 +236,10 @@ void attention_inner(attention_writer *w, int sums, int p, int count, int b, int
     int fragments = attention_pack(w, p, count);
     attention_fence(w);
     attention_inner_packed(w, sums, fragments, count, b, b_rows, panel, columns);
+    return;
+  }
+  if (!attention_is_small(w->a)) {
+    attention_inner_floats(w, sums, p, count, b, panel, columns);
     return;
   }
   int at[4], groups = columns / 8;
@@ -268,7 +281,7 @@ static void add_mask(attention_writer *w, int score, int there, int query, int k
     int small = wk__ptx_halves(&w->text, 1);
     SAY("mov.b16 %%h%d, 0", small);
     SAY("@%%p%d ld.global.b16 %%h%d, [%%d%d]", there, small, d);
-    if (w->a->half)
+    if (is_half(w))
       SAY("cvt.f32.f16 %%r%d, %%h%d", value, small);
     else
       SAY("cvt.u32.u16 %%r%d, %%h%d;\n\tshl.b32 %%r%d, %%r%d, 16", value, small, value, value);
@@ -426,6 +439,10 @@ void attention_draw(attention_writer *w, int row, int column, int i, int j, bool
 
 void attention_store(attention_writer *w, int sums, int factors, bool by_row, int at, int rows, int to, int stride_arg,
                      int limit, int panel, int columns) {
+  if (!attention_is_small(w->a)) {
+    attention_store_floats(w, sums, factors, by_row, to, stride_arg, limit, panel, columns);
+    return;
+  }
   int groups = columns / 8, base = own_rows(w, at), g = WITH("shr.u32", w->lane, 2), g7 = WITH("shl.b32", g, 4);
   int place =
       TWO("add.u32", TWO("add.u32", base, WITH("shl.b32", g, 7)), WITH("shl.b32", WITH("and.b32", w->lane, 3), 2));

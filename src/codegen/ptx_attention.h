@@ -1,7 +1,8 @@
-/* Attention's kernels in PTX: softmax(scale q k^T + mask) v of small floats, and its gradients, without the scores in
- * memory (Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023). Products on tensor cores (mma.sync, from
- * sm_80 on) with sums in f32; nothing is added in an order that may change, so results are the same bits every time,
- * but for gradients of captured tensors, which are added atomically.
+/* Attention's kernels in PTX: softmax(scale q k^T + mask) v of small floats and f32, and its gradients, without the
+ * scores in memory (Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023). Products on tensor cores
+ * (mma.sync, from sm_80 on) with sums in f32, of f32 by fused multiply-adds or as TF32; nothing is added in an order
+ * that may change, so results are the same bits every time, but for gradients of captured tensors, which are added
+ * atomically.
  *
  *   forward  a block has 64 or 128 queries of a head and goes along its keys; q stays, scores, probabilities and sums
  * are in registers. Leaves the logarithm of each row's sum. delta    sum(dout out) of each row. keys     dk and dv: a
@@ -40,15 +41,16 @@ typedef enum wk__ptx_scores_kind {
 
 /* All of it is the key that a kernel is found by: no padding. */
 typedef struct wk__ptx_attention {
-  uint8_t pass; /* wk__ptx_attention_pass */
-  uint8_t half; /* f16, else bf16 */
+  uint8_t pass;  /* wk__ptx_attention_pass */
+  uint8_t dtype; /* f16, bf16 or f32 */
   uint8_t causal;
   uint8_t mask; /* wk__ptx_mask */
   uint8_t dropout;
   uint8_t capability;
-  uint8_t warpgroups; /* wgmma, of sm_90 alone */
+  uint8_t warpgroups; /* wgmma, of sm_90 alone and small floats */
   uint8_t scores;     /* wk__ptx_scores_kind; with bodies the mask, causality and dropout are none */
-  uint16_t size;      /* of a head: a multiple of 8, at most 256 */
+  uint16_t tf32;      /* f32 is multiplied as TF32 */
+  uint16_t size;      /* of a head: a multiple of 8, of f32 of 4, at most 256 */
 } wk__ptx_attention;
 enum { WK__ATTENTION_MOST_SIZE = 256, WK__ATTENTION_BLOCK = 128 };
 

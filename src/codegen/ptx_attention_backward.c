@@ -77,6 +77,23 @@ static void find_lane(attention_writer *w, backward *b) {
   SAY("shl.b32 %%r%d, %%r%d, 1;\n\tmov.b32 %%r%d, 0", b->column, WITH("and.b32", w->lane, 3), b->step);
 }
 
+/* Of f32: the columns of a step, in groups of 8, for which two blocks have room in a multiprocessor's shared memory, up
+ * to heads of 128. */
+static int floats_count(const attention_writer *w) { return w->a->size <= 128 ? 2 : 1; }
+
+/* Two tiles of the block's rows, two stages of two tiles of a step's each, and the scratch memory behind them. */
+static int shared_bytes(const attention_writer *w, int rows, int count) {
+  return 2 * attention_tile_bytes(w, rows) + 4 * attention_tile_bytes(w, 8 * count) + attention_scratch_bytes(w, count);
+}
+
+static void find_shared(attention_writer *w, backward *b, int rows, int *first, int *second) {
+  int bytes = attention_tile_bytes(w, rows), step = 2 * attention_tile_bytes(w, 8 * b->count);
+  *first = w->shared, *second = WITH("add.u32", w->shared, bytes);
+  b->stage = WITH("add.u32", *second, bytes);
+  SAY("mov.b32 %%r%d, %d", b->other, step);
+  w->scratch = WITH("add.u32", b->stage, 2 * step);
+}
+
 static void other_stage(attention_writer *w, const backward *b) {
   SAY("add.u32 %%r%d, %%r%d, %%r%d;\n\tneg.s32 %%r%d, %%r%d", b->stage, b->stage, b->other, b->other, b->other);
 }
@@ -194,7 +211,7 @@ static void find_first_keys(attention_writer *w, queries *f) {
 static void queries_begin(attention_writer *w, queries *f, int rows) {
   wk__ptx_text *t = &w->text;
   backward *b = &f->b;
-  int tile = wk__ptx_special(t, "%ctaid.x"), keys = 8 * b->count;
+  int tile = wk__ptx_special(t, "%ctaid.x");
   if (w->a->causal || w->a->scores == WK__PTX_SCORES_IN_BLOCKS)
     tile = TWO("sub.u32", WITH("sub.u32", wk__ptx_special(t, "%nctaid.x"), 1), tile);
   w->row0 = WITH("mul.lo.u32", tile, rows);
@@ -203,9 +220,7 @@ static void queries_begin(attention_writer *w, queries *f, int rows) {
   begin_draws(w);
   f->k = attention_head(w, WK__ATTENTION_K, w->key_head), f->v = attention_head(w, WK__ATTENTION_V, w->key_head);
   f->end = w->a->causal ? TWO("min.u32", b->s, WITH("add.u32", w->row0, rows)) : b->s;
-  f->q = w->shared, f->dout = WITH("add.u32", w->shared, attention_tile_bytes(w, rows));
-  b->stage = WITH("add.u32", f->dout, attention_tile_bytes(w, rows));
-  SAY("mov.b32 %%r%d, %d", b->other, 2 * attention_tile_bytes(w, keys));
+  find_shared(w, b, rows, &f->q, &f->dout);
   find_first_keys(w, f);
   attention_copy(w, f->q, rows, attention_head(w, WK__ATTENTION_Q, w->head), WK__ATTENTION_Q + 3, w->row0, b->t);
   attention_copy(w, f->dout, rows, attention_head(w, WK__ATTENTION_DOUT, w->head), WK__ATTENTION_DOUT + 3, w->row0,
@@ -219,12 +234,13 @@ static void queries_begin(attention_writer *w, queries *f, int rows) {
 }
 
 wk_status attention_write_queries(attention_writer *w, wk__ptx_attention_kernel *out) {
-  queries f = {.b.count = w->groups ? 8 : w->a->size <= 64 ? 8 : 4};
+  bool small = attention_is_small(w->a);
+  queries f = {.b.count = !small ? floats_count(w) : w->groups || w->a->size <= 64 ? 8 : 4};
   backward *b = &f.b;
   if (w->groups)
     attention_begin(w, 1, 8);
   else
-    attention_begin(w, w->a->size <= 128 ? 2 : 1, 4);
+    attention_begin(w, w->a->size <= (small ? 128 : 64) ? 2 : 1, 4);
   int rows = 16 * w->tiles * w->warps, loop = w->text.labels++, done = w->text.labels++,
       more = wk__ptx_predicate(&w->text);
   queries_begin(w, &f, rows);
@@ -245,7 +261,7 @@ wk_status attention_write_queries(attention_writer *w, wk__ptx_attention_kernel 
                     attention_head(w, WK__ATTENTION_DQ, w->head), WK__ATTENTION_DQ + 3, b->t, 0, 16 * w->steps);
   SAY("ret");
   out->threads = 32 * w->warps, out->rows = rows;
-  out->shared = 2 * attention_tile_bytes(w, rows) + 4 * attention_tile_bytes(w, 8 * b->count);
+  out->shared = shared_bytes(w, rows, b->count);
   return WK_OK;
 }
 
@@ -403,9 +419,7 @@ static void keys_begin(attention_writer *w, keys *f, int rows) {
   }
   SAY("mul.lo.u32 %%r%d, %%r%d, %d", f->query0, f->tile, queries);
   SAY("add.u32 %%r%d, %%r%d, %%r%d", b->column, b->column, f->query0);
-  f->k = w->shared, f->v = WITH("add.u32", w->shared, attention_tile_bytes(w, rows));
-  b->stage = WITH("add.u32", f->v, attention_tile_bytes(w, rows));
-  SAY("mov.b32 %%r%d, %d", b->other, 2 * attention_tile_bytes(w, queries));
+  find_shared(w, b, rows, &f->k, &f->v);
   attention_copy(w, f->k, rows, attention_head(w, WK__ATTENTION_K, w->key_head), WK__ATTENTION_K + 3, w->row0, b->s);
   attention_copy(w, f->v, rows, attention_head(w, WK__ATTENTION_V, w->key_head), WK__ATTENTION_V + 3, w->row0, b->s);
   copy_queries(w, f, b->stage, f->head, f->query0);
@@ -434,10 +448,10 @@ static void keys_part(attention_writer *w, keys f, int panel, int columns, int r
 }
 
 wk_status attention_write_keys(attention_writer *w, wk__ptx_attention_kernel *out) {
-  bool small = w->a->size <= 64 && !w->groups;
-  keys f = {.b.count = w->groups && w->a->size <= 128 ? 8 : 4};
+  bool small = attention_is_small(w->a), few = w->a->size <= 64 && !w->groups;
+  keys f = {.b.count = !small ? floats_count(w) : w->groups && w->a->size <= 128 ? 8 : 4};
   backward *b = &f.b;
-  attention_begin(w, small ? 2 : 1, small ? 4 : 8);
+  attention_begin(w, few ? 2 : 1, few || !small ? 4 : 8);
   int rows = 16 * w->tiles * w->warps, columns = 16 * w->steps, part = wk__ptx_special(&w->text, "%ctaid.x");
   int parts = columns > MOST_COLUMNS ? 2 : 1, second = w->text.labels++, is_second = wk__ptx_predicate(&w->text);
   w->row0 = WITH("mul.lo.u32", parts == 2 ? WITH("shr.u32", part, 1) : part, rows);
@@ -455,17 +469,37 @@ wk_status attention_write_keys(attention_writer *w, wk__ptx_attention_kernel *ou
     keys_part(w, f, MOST_COLUMNS / 64, columns - MOST_COLUMNS, rows);
   }
   out->threads = 32 * w->warps, out->rows = rows, out->parts = parts;
-  out->shared = 2 * attention_tile_bytes(w, rows) + 4 * attention_tile_bytes(w, 8 * b->count);
+  out->shared = shared_bytes(w, rows, b->count);
   return WK_OK;
 }
 
 /* ================================================ delta ================================================ */
 
-/* A row has as many lanes as pieces of 16 bytes, rounded up to a power of two. */
+/* The sum of the products of a piece of 16 bytes of out and of dout, added to `sum`. */
+static void add_piece(attention_writer *w, int sum, const int read[2]) {
+  bool small = attention_is_small(w->a);
+  for (int e = 0; e < (small ? 8 : 4); e++) {
+    int value[2];
+    for (int n = 0; n < 2; n++) {
+      int packed = read[n] + (small ? e / 2 : e), halves = small ? wk__ptx_halves(&w->text, 2) : 0;
+      value[n] = small ? word(w) : packed;
+      if (w->a->dtype == WK_FLOAT16)
+        SAY("mov.b32 {%%h%d, %%h%d}, %%r%d;\n\tcvt.f32.f16 %%r%d, %%h%d", halves, halves + 1, packed, value[n],
+            halves + e % 2);
+      else if (small && e % 2)
+        SAY("and.b32 %%r%d, %%r%d, -65536", value[n], packed);
+      else if (small)
+        SAY("shl.b32 %%r%d, %%r%d, 16", value[n], packed);
+    }
+    SAY("fma.rn.f32 %%r%d, %%r%d, %%r%d, %%r%d", sum, value[0], value[1], sum);
+  }
+}
+
+/* A row has as many lanes as pieces of 16 bytes, rounded up to a power of two, but at most a warp. */
 wk_status attention_write_delta(attention_writer *w, wk__ptx_attention_kernel *out) {
   wk__ptx_text *t = &w->text;
-  int pieces = w->a->size / 8, lanes = 1, sum = word(w), sum_lane, in_row, row;
-  while (lanes < pieces) lanes *= 2;
+  int pieces = w->a->size / (attention_is_small(w->a) ? 8 : 4), lanes = 1, sum = word(w), sum_lane, in_row, row;
+  while (lanes < pieces && lanes < 32) lanes *= 2;
   attention_begin(w, 1, 8);
   w->row0 = WITH("mul.lo.u32", wk__ptx_special(t, "%ctaid.x"), 256 / lanes);
   sum_lane = WITH("and.b32", w->lane, lanes - 1);
@@ -473,34 +507,23 @@ wk_status attention_write_delta(attention_writer *w, wk__ptx_attention_kernel *o
   row = TWO("add.u32", w->row0, in_row);
   int rows = wk__ptx_arg_word(t, WK__ATTENTION_T), there = wk__ptx_predicate(t), piece = wk__ptx_predicate(t);
   SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", there, row, rows);
-  SAY("setp.lt.and.u32 %%p%d, %%r%d, %d, %%p%d", piece, sum_lane, pieces, there);
   SAY("mov.b32 %%r%d, 0", sum);
-  int read[2], column = wk__ptx_long(t);
+  int at[2], column = wk__ptx_long(t);
   SAY("mul.wide.u32 %%d%d, %%r%d, 16", column, sum_lane);
   for (int n = 0; n < 2; n++) {
-    int arg = n ? WK__ATTENTION_DOUT : WK__ATTENTION_OUT, at;
-    at = wk__ptx_advance(t, attention_head(w, arg, w->head), arg + 3, row);
-    SAY("add.s64 %%d%d, %%d%d, %%d%d", at, at, column);
-    read[n] = wk__ptx_words(t, 4);
-    attention_zero(w, read[n], 4);
-    SAY("@%%p%d ld.global.v4.b32 {%%r%d, %%r%d, %%r%d, %%r%d}, [%%d%d]", piece, read[n], read[n] + 1, read[n] + 2,
-        read[n] + 3, at);
+    int arg = n ? WK__ATTENTION_DOUT : WK__ATTENTION_OUT;
+    at[n] = wk__ptx_advance(t, attention_head(w, arg, w->head), arg + 3, row);
+    SAY("add.s64 %%d%d, %%d%d, %%d%d", at[n], at[n], column);
   }
-  for (int e = 0; e < 8; e++) {
-    int value[2];
+  for (int first = 0; first < pieces; first += lanes) {
+    int read[2] = {wk__ptx_words(t, 4), wk__ptx_words(t, 4)};
+    SAY("setp.lt.and.u32 %%p%d, %%r%d, %d, %%p%d", piece, sum_lane, pieces - first, there);
     for (int n = 0; n < 2; n++) {
-      int packed = read[n] + e / 2;
-      value[n] = word(w);
-      int halves = wk__ptx_halves(t, 2);
-      if (w->a->half)
-        SAY("mov.b32 {%%h%d, %%h%d}, %%r%d;\n\tcvt.f32.f16 %%r%d, %%h%d", halves, halves + 1, packed, value[n],
-            halves + e % 2);
-      else if (e % 2)
-        SAY("and.b32 %%r%d, %%r%d, -65536", value[n], packed);
-      else
-        SAY("shl.b32 %%r%d, %%r%d, 16", value[n], packed);
+      attention_zero(w, read[n], 4);
+      SAY("@%%p%d ld.global.v4.b32 {%%r%d, %%r%d, %%r%d, %%r%d}, [%%d%d+%d]", piece, read[n], read[n] + 1, read[n] + 2,
+          read[n] + 3, at[n], 16 * first);
     }
-    SAY("fma.rn.f32 %%r%d, %%r%d, %%r%d, %%r%d", sum, value[0], value[1], sum);
+    add_piece(w, sum, read);
   }
   for (int bit = 1; bit < lanes; bit *= 2) {
     int other = word(w);

@@ -321,15 +321,21 @@ static void group_steps(attention_writer *w, const forward *f, int rows, int don
 
 /* ---- all ---- */
 
-static wk_status give(attention_writer *w, wk__ptx_attention_kernel *out, int rows, int stage) {
+static wk_status give(attention_writer *w, const forward *f, wk__ptx_attention_kernel *out, int rows, int stage) {
   SAY("ret");
   out->threads = 32 * w->warps, out->rows = rows;
-  out->shared = attention_tile_bytes(w, rows) + 2 * stage;
+  out->shared = attention_tile_bytes(w, rows) + 2 * stage + attention_scratch_bytes(w, f->keys / 8);
   return WK_OK;
 }
 
+/* Of f32 so few that two blocks have room in a multiprocessor's shared memory, up to heads of 128. */
+static int keys_of_step(const attention_writer *w) {
+  if (!attention_is_small(w->a)) return w->a->size <= 64 ? 32 : 16;
+  return w->groups && w->a->size > 64 ? 128 : 64;
+}
+
 wk_status attention_write_forward(attention_writer *w, wk__ptx_attention_kernel *out) {
-  forward f = {.keys = w->groups && w->a->size > 64 ? 128 : 64, .fragments = -1};
+  forward f = {.keys = keys_of_step(w), .fragments = -1};
   if (w->groups)
     attention_begin(w, 1, 8);
   else
@@ -339,6 +345,7 @@ wk_status attention_write_forward(attention_writer *w, wk__ptx_attention_kernel 
   begin(w, &f, rows);
   f.q = w->shared;
   f.stage = WITH("add.u32", w->shared, attention_tile_bytes(w, rows));
+  w->scratch = WITH("add.u32", f.stage, 2 * stage);
   f.other = word(w);
   SAY("mov.b32 %%r%d, %d", f.other, stage);
   attention_copy(w, f.q, rows, attention_head(w, WK__ATTENTION_Q, w->head), WK__ATTENTION_Q + 3, w->row0, f.t);
@@ -359,10 +366,10 @@ wk_status attention_write_forward(attention_writer *w, wk__ptx_attention_kernel 
     SAY("@%%p%d bra L%d", none, done);
     group_steps(w, &f, rows, done);
     finish(w, &f, rows);
-    return give(w, out, rows, stage);
+    return give(w, &f, out, rows, stage);
   }
   attention_arrived(w);
-  if (w->a->size <= 64) {
+  if (w->a->size <= 64 && attention_is_small(w->a)) {
     f.fragments = wk__ptx_words(&w->text, w->tiles * w->steps * 4);
     attention_load_rows(w, f.fragments, f.q, rows);
   }
@@ -373,5 +380,5 @@ wk_status attention_write_forward(attention_writer *w, wk__ptx_attention_kernel 
   SAY("@%%p%d bra L%d", more, loop);
   wk__ptx_label(&w->text, done);
   finish(w, &f, rows);
-  return give(w, out, rows, stage);
+  return give(w, &f, out, rows, stage);
 }

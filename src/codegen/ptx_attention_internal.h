@@ -1,8 +1,9 @@
 /* Shared by the files that write attention's kernels: tiles in shared memory, products of them, scores.
  *
  * A tile lies in panels of 64 columns, a row of a panel in 128 bytes, of which 16-byte piece c is at c ^ row % 8: what
- * ldmatrix reads at once lies in different banks. A warp has `tiles` times 16 rows of a block's rows. Sums of a product
- * (rows, 8 columns) are four registers: rows g and g + 8, two neighbouring columns each, g = lane / 4. */
+ * ldmatrix reads at once lies in different banks. (Of f32: ptx_attention_floats.c.) A warp has `tiles` times 16 rows of
+ * a block's rows. Sums of a product (rows, 8 columns) are four registers: rows g and g + 8, two neighbouring columns
+ * each, g = lane / 4. */
 #ifndef WICK_CODEGEN_PTX_ATTENTION_INTERNAL_H
 #define WICK_CODEGEN_PTX_ATTENTION_INTERNAL_H
 
@@ -15,6 +16,8 @@ typedef struct attention_writer {
   int tiles, warps; /* rows of a warp: 16 each; warps of a block */
   bool groups;      /* products by wgmma: four warps together, of 64 rows; tiles is 1 */
   int steps;        /* of 16 columns that a head has */
+  int pitch;        /* f32: bytes from a row of a tile to the next one */
+  int scratch;      /* f32: word, shared memory of attention_scratch_bytes */
   int panels;
   int lane, warp, head, batch, key_head, row0; /* words; row0: the block's first row */
   int shared;                                  /* word: where shared memory begins */
@@ -32,6 +35,8 @@ typedef struct attention_writer {
 
 #define ATTENTION_LOG2E 1.44269504088896341f
 
+static inline bool attention_is_small(const wk__ptx_attention *a) { return a->dtype != WK_FLOAT32; }
+
 /* A block of so many warps: the registers above. `row_block`: rows of a block. */
 void attention_begin(attention_writer *w, int tiles, int warps);
 /* An operand's head: its address as a long. `head`: a word. */
@@ -39,7 +44,9 @@ int attention_head(attention_writer *w, int arg, int head);
 /* Copies `rows` rows from row `first` (a word) on into shared memory at `to` (a word) by cp.async; rows from `limit` on
  * (a word) are zeros. */
 void attention_copy(attention_writer *w, int to, int rows, int from, int stride_arg, int first, int limit);
-static inline int attention_tile_bytes(const attention_writer *w, int rows) { return w->panels * rows * 128; }
+static inline int attention_tile_bytes(const attention_writer *w, int rows) {
+  return attention_is_small(w->a) ? w->panels * rows * 128 : w->pitch * rows;
+}
 void attention_zero(attention_writer *w, int first, int count);
 
 /* With groups products are under way when the functions return: this waits until at most `left` of them are. */
@@ -73,6 +80,16 @@ void attention_draw_begin(attention_writer *w, int seed, int offset); /* longs *
  * `to`. */
 void attention_store(attention_writer *w, int sums, int factors, bool by_row, int at, int rows, int to, int stride_arg,
                      int limit, int panel, int columns);
+
+/* ---- ptx_attention_floats.c: what the functions above do for f32 ---- */
+
+/* Shared memory that products with P of `count` times 8 columns need; small floats: none. */
+int attention_scratch_bytes(const attention_writer *w, int count);
+void attention_copy_floats(attention_writer *w, int to, int rows, int from, int stride_arg, int first, int limit);
+void attention_outer_floats(attention_writer *w, int sums, int a, int b, int count);
+void attention_inner_floats(attention_writer *w, int sums, int p, int count, int b, int panel, int columns);
+void attention_store_floats(attention_writer *w, int sums, int factors, bool by_row, int to, int stride_arg, int limit,
+                            int panel, int columns);
 
 /* ---- ptx_attention_scores.c: kinds with bodies ---- */
 

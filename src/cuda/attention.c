@@ -49,7 +49,7 @@ bool wk__cuda_fuses_attention(wk_device device) {
 /* Rows of 16-byte pieces: the tensor, or a copy that the scope owns. */
 wk_tensor *wk__cuda_attention_rows(wk_tensor *t) {
   bool fits = wk__size(t, 3) <= 1 || wk__stride(t, 3) == 1;
-  for (int d = 0; d < 3; d++) fits &= wk__size(t, d) <= 1 || wk__stride(t, d) % 8 == 0;
+  for (int d = 0; d < 3; d++) fits &= wk__size(t, d) <= 1 || wk__stride(t, d) * wk__itemsize(t) % 16 == 0;
   return fits && (uintptr_t)wk__address(t) % 16 == 0 ? t : wk_clone(t, "contiguous_format");
 }
 
@@ -114,10 +114,12 @@ void wk__cuda_attention_begin(attention *a, const wk_tensor *q, const wk_tensor 
                    .key_heads = wk__size(k, 1),
                    .queries = wk__size(q, 2),
                    .keys = wk__size(k, 2)};
-  a->kind = (wk__ptx_attention){.half = q->dtype == WK_FLOAT16,
+  bool groups = wk__dtype_is_small_float(q->dtype) && wk__size(q, 3) <= 128;
+  a->kind = (wk__ptx_attention){.dtype = q->dtype,
                                 .causal = causal,
                                 .capability = (uint8_t)a->stream->device->capability,
-                                .warpgroups = wk__size(q, 3) <= 128 && wk__cuda_has_warpgroups(a->stream->device),
+                                .warpgroups = groups && wk__cuda_has_warpgroups(a->stream->device),
+                                .tf32 = q->dtype == WK_FLOAT32 && wk__cuda_switches.products_tf32,
                                 .size = (uint16_t)wk__size(q, 3)};
   a->args[WK__ATTENTION_HEADS] = a->heads;
   a->args[WK__ATTENTION_GROUP] = a->heads / wk__max(a->key_heads, 1);
@@ -141,6 +143,8 @@ static int addresses_of(const attention *a, wk__cuda_address *out) {
   }
   return count;
 }
+
+static const char *name_of(int dtype) { return dtype == WK_FLOAT32 ? "f32" : dtype == WK_FLOAT16 ? "f16" : "bf16"; }
 
 wk_status wk__cuda_attention_run(attention *a, wk__ptx_attention_pass pass) {
   static const char *const names[] = {"attention", "attention delta", "attention dk, dv", "attention dq",
@@ -171,7 +175,7 @@ wk_status wk__cuda_attention_run(attention *a, wk__ptx_attention_pass pass) {
   if (WK_LIKELY(!begin)) return status;
   char name[WK__CUDA_NAME_BYTES];
   (void)snprintf(name, sizeof name, "%s%s %s %lldx%lldx%lldx%lldx%d", a->kind.scores ? "flex " : "", names[pass],
-                 a->kind.half ? "f16" : "bf16", (long long)a->batch, (long long)a->heads, (long long)a->queries,
+                 name_of(a->kind.dtype), (long long)a->batch, (long long)a->heads, (long long)a->queries,
                  (long long)a->keys, a->kind.size);
   wk__cuda_time_end(a->stream, begin, name);
   return status;
@@ -183,7 +187,7 @@ wk_tensor *wk__cuda_attention_deltas(attention *a, wk_tensor *rows) {
   if (!deltas) return NULL;
   a->args[WK__ATTENTION_DELTAS] = (int64_t)(uintptr_t)wk__address(deltas);
   attention plain = *a;
-  plain.kind.causal = plain.kind.warpgroups = plain.kind.scores = false;
+  plain.kind.causal = plain.kind.warpgroups = plain.kind.scores = plain.kind.tf32 = false;
   plain.find = find_plain, plain.arg_count = WK__ATTENTION_ARGS, plain.address_count = 0;
   return wk__cuda_attention_run(&plain, WK__ATTENTION_DELTA) == WK_OK ? deltas : NULL;
 }

@@ -225,7 +225,7 @@ struct wk__device_type {
   const wk__fusion_facts *facts;
   const wk__recording_type *recordings; /* NULL: none */
   const wk__generator_type *generator;
-  bool (*fuses_attention)(wk_device device); /* _fused_attention is there, for small floats; NULL: no */
+  bool (*fuses_attention)(wk_device device); /* _fused_attention is there, for small floats and float32; NULL: no */
   bool (*scales_products)(wk_device device); /* _scaled_product is there; NULL: no */
   /* Convolutions of the dtype take images with the channels last as they lie, and copy others. NULL: no. */
   bool (*convolves_last)(wk_device device, wk_dtype dtype);

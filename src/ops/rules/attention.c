@@ -124,15 +124,17 @@ wk_status wk__vjp_flash_attention(wk__vjp *v) {
   return WK_OK;
 }
 
-/* ---- of small floats, where the device has it: _fused_attention ---- */
+/* ---- of small floats and float32, where the device has it: _fused_attention ---- */
 
-enum { MOST_FUSED_SIZE = 256, MOST_FUSED_HEADS = 65535 };
+enum { MOST_FUSED_SIZE = 256, MOST_FUSED_HEADS = 65535, PIECE_BYTES = 16 /* of which a row is so many whole ones */ };
 
 /* Heads of the query that share a head of keys; 0: none. */
 static wk_int group_of(const wk_tensor *q, const wk_tensor *k) { return wk_int_floordiv(q->sizes[1], k->sizes[1]); }
 
+static bool is_fused_dtype(int dtype) { return wk__dtype_is_small_float(dtype) || dtype == WK_FLOAT32; }
+
 static bool fused_operands_fit(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value) {
-  if (!wk__dtype_is_small_float(q->dtype) || k->dtype != q->dtype || value->dtype != q->dtype) return false;
+  if (!is_fused_dtype(q->dtype) || k->dtype != q->dtype || value->dtype != q->dtype) return false;
   if (q->ndim != 4 || k->ndim != 4 || value->ndim != 4) return false;
   const wk_int *s = q->sizes, *t = k->sizes;
   if (!wk_int_lt(wk_int_of(0), t[1]) || !wk_int_eq(wk_int_mul(group_of(q, k), t[1]), s[1])) return false;
@@ -227,11 +229,11 @@ static bool is_plain(const wk_tensor *q, const wk_tensor *k, const wk_tensor *va
 static bool fits_fused(const wk__call *c, const wk_tensor *q, const wk_tensor *k, const wk_tensor *value,
                        const wk_tensor *mask, double dropout) {
   WK__ARGS(scaled_dot_product_attention);
-  if (!wk__dtype_is_small_float(q->dtype) || !fused_operands_fit(q, k, value) || !device_fuses(q)) return false;
+  if (!fused_operands_fit(q, k, value) || !device_fuses(q)) return false;
   if (!wk__arg_bool(c, A_enable_gqa) && !wk_int_eq(q->sizes[1], k->sizes[1])) return false;
-  wk_int size = q->sizes[3];
+  wk_int size = q->sizes[3], unit = wk_int_of(PIECE_BYTES / wk__itemsize(q));
   bool sizes = wk_int_lt(wk_int_of(0), size) && !wk_int_lt(wk_int_of(MOST_FUSED_SIZE), size) &&
-               wk_int_eq(wk_int_mod(size, wk_int_of(8)), wk_int_of(0)) &&
+               wk_int_eq(wk_int_mod(size, unit), wk_int_of(0)) &&
                !wk_int_lt(wk_int_of(MOST_FUSED_HEADS), q->sizes[1]) &&
                !wk_int_lt(wk_int_of(MOST_FUSED_HEADS), q->sizes[0]);
   if (!sizes || scale_of(&c->args[A_scale], q) <= 0 || !is_plain(q, k, value, mask)) return false;
