@@ -19,7 +19,9 @@ static void find_places(attention_writer *w, int out[4], int row, int high) {
 
 void attention_begin(attention_writer *w, int tiles, int warps) {
   w->tiles = tiles, w->warps = warps;
-  w->steps = (w->a->size + 15) / 16, w->panels = (w->a->size + 63) / 64, w->pitch = 64 * w->steps + 16;
+  int widest = attention_widest(w->a);
+  w->steps = (w->a->size + 15) / 16, w->value_steps = (w->a->value_size + 15) / 16;
+  w->panels = (widest + 63) / 64, w->pitch = 64 * ((widest + 15) / 16) + 16;
   int tid = wk__ptx_special(&w->text, "%tid.x");
   w->lane = WITH("and.b32", tid, 31), w->warp = WITH("shr.u32", tid, 5);
   w->head = wk__ptx_special(&w->text, "%ctaid.y"), w->batch = wk__ptx_special(&w->text, "%ctaid.z");
@@ -54,7 +56,7 @@ void attention_copy(attention_writer *w, int to, int rows, int from, int stride_
     attention_copy_floats(w, to, rows, from, stride_arg, first, limit);
     return;
   }
-  int each = 4 * w->warps, place = TWO("add.u32", to, w->copy_to), pieces = w->a->size / 8;
+  int each = 4 * w->warps, place = TWO("add.u32", to, w->copy_to), pieces = attention_size_of(w->a, stride_arg) / 8;
   int column = wk__ptx_long(&w->text), there = wk__ptx_predicate(&w->text);
   SAY("cvt.u64.u32 %%d%d, %%r%d", column, w->copy_chunk);
   SAY("add.s64 %%d%d, %%d%d, %%d%d", column, column, from);
@@ -64,7 +66,7 @@ void attention_copy(attention_writer *w, int to, int rows, int from, int stride_
     SAY("selp.b32 %%r%d, 16, 0, %%p%d", bytes, there);
     SAY("selp.b32 %%r%d, %%r%d, 0, %%p%d", row, row, there);
     int address = wk__ptx_advance(&w->text, column, stride_arg, row);
-    for (int p = 0; p < w->panels; p++) {
+    for (int p = 0; 8 * p < pieces; p++) {
       int whole = pieces - 8 * p, size = bytes, start = address;
       if (whole < 8) { /* pieces behind the head's last are zeros */
         int inside = wk__ptx_predicate(&w->text), none = wk__ptx_long(&w->text);
@@ -99,7 +101,7 @@ static void multiply(attention_writer *w, int sums, int a, int b) {
 
 /* The base of each step's addresses in a panel: base + places. */
 static void add_places(attention_writer *w, int out[4], int base, const int places[4]) {
-  for (int s = 0; s < 4; s++) out[s] = s < w->steps ? TWO("add.u32", base, places[s]) : base;
+  for (int s = 0; s < 4; s++) out[s] = s < w->steps || s < w->value_steps ? TWO("add.u32", base, places[s]) : base;
 }
 
 static int own_rows(attention_writer *w, int base) {
@@ -163,11 +165,11 @@ static void multiply_groups(attention_writer *w, int sums, int columns, int a, i
     wk__string_printf(&t->code, "}, %%d%d, %%d%d, %%p%d, 1, 1, 0, %d;\n", a, b, all, turned);
 }
 
-static void outer_of_groups(attention_writer *w, int sums, int a, int a_rows, int b, int b_rows, int count) {
+static void outer_of_groups(attention_writer *w, int sums, int a, int a_rows, int b, int b_rows, int count, int steps) {
   int group = WITH("shr.u32", w->warp, 2),
       left = describe(w, TWO("add.u32", a, WITH("mul.lo.u32", group, 64 * 128)), a_rows),
       right = describe(w, b, b_rows);
-  for (int s = 0; s < w->steps; s++) {
+  for (int s = 0; s < steps; s++) {
     int inside = s % 4 * 32;
     multiply_groups(w, sums, 8 * count, moved(w, left, s / 4 * a_rows * 128 + inside), -1,
                     moved(w, right, s / 4 * b_rows * 128 + inside), false, s > 0);
@@ -199,20 +201,21 @@ void attention_inner_packed(attention_writer *w, int sums, int fragments, int co
 
 /* ---- products ---- */
 
-void attention_outer(attention_writer *w, int sums, int a, int a_rows, int a_fragments, int b, int b_rows, int count) {
+void attention_outer(attention_writer *w, int sums, int a, int a_rows, int a_fragments, int b, int b_rows, int count,
+                     int steps) {
   if (w->groups) {
-    outer_of_groups(w, sums, a, a_rows, b, b_rows, count);
+    outer_of_groups(w, sums, a, a_rows, b, b_rows, count, steps);
     return;
   }
   if (!attention_is_small(w->a)) {
-    attention_outer_floats(w, sums, a, b, count);
+    attention_outer_floats(w, sums, a, b, count, steps);
     return;
   }
   attention_zero(w, sums, w->tiles * count * 4);
   int at_a[4] = {0}, at_b[4];
   if (a_fragments < 0) add_places(w, at_a, own_rows(w, a), w->place_rows);
   add_places(w, at_b, b, w->place_columns);
-  for (int s = 0; s < w->steps; s++) {
+  for (int s = 0; s < steps; s++) {
     int left = a_fragments < 0 ? wk__ptx_words(&w->text, 4 * w->tiles) : a_fragments + s * w->tiles * 4;
     for (int i = 0; a_fragments < 0 && i < w->tiles; i++)
       load_matrices(w, left + 4 * i, at_a[s % 4], s / 4 * a_rows * 128 + i * 16 * 128, false);
@@ -443,7 +446,8 @@ void attention_store(attention_writer *w, int sums, int factors, bool by_row, in
     attention_store_floats(w, sums, factors, by_row, to, stride_arg, limit, panel, columns);
     return;
   }
-  int groups = columns / 8, base = own_rows(w, at), g = WITH("shr.u32", w->lane, 2), g7 = WITH("shl.b32", g, 4);
+  int size = attention_size_of(w->a, stride_arg), groups = columns / 8, base = own_rows(w, at),
+      g = WITH("shr.u32", w->lane, 2), g7 = WITH("shl.b32", g, 4);
   int place =
       TWO("add.u32", TWO("add.u32", base, WITH("shl.b32", g, 7)), WITH("shl.b32", WITH("and.b32", w->lane, 3), 2));
   for (int j = 0; j < groups; j++) {
@@ -468,7 +472,7 @@ void attention_store(attention_writer *w, int sums, int factors, bool by_row, in
     int address = wk__ptx_advance(&w->text, chunk, stride_arg, r);
     SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", there, r, limit);
     for (int p = 0; p < (columns + 63) / 64; p++) {
-      int v = wk__ptx_words(&w->text, 4), pieces = w->a->size / 8 - 8 * (panel + p), may = there;
+      int v = wk__ptx_words(&w->text, 4), pieces = size / 8 - 8 * (panel + p), may = there;
       if (pieces < 8) {
         may = wk__ptx_predicate(&w->text);
         SAY("setp.lt.and.u32 %%p%d, %%r%d, %d, %%p%d", may, piece, pieces, there);
@@ -511,22 +515,22 @@ wk_status wk__ptx_write_attention(const wk__ptx_attention *a, const wk__ptx_scor
   w->a = a, w->bodies = bodies;
   w->groups = a->warpgroups;
   wk_status status = WK_OK;
-  int blocks = 1;
+  int blocks = 1, widest = attention_widest(a);
   switch (a->pass) {
     case WK__ATTENTION_FORWARD:
       status = attention_write_forward(w, out);
-      blocks = a->size <= 128 ? 2 : 1;
+      blocks = widest <= 128 ? 2 : 1;
       break;
     case WK__ATTENTION_DELTA:
       status = attention_write_delta(w, out);
       break;
     case WK__ATTENTION_KEYS:
       status = attention_write_keys(w, out);
-      blocks = a->size <= 64 ? 2 : 1;
+      blocks = widest <= 64 ? 2 : 1;
       break;
     default: /* dq, and what is as dq */
       status = attention_write_queries(w, out);
-      blocks = a->size <= 128 ? 2 : 1;
+      blocks = widest <= 128 ? 2 : 1;
   }
   wk__ptx_module m = {.entry = "wick",
                       .capability = a->capability,
@@ -534,7 +538,7 @@ wk_status wk__ptx_write_attention(const wk__ptx_attention *a, const wk__ptx_scor
                       .threads = out->threads,
                       .blocks = blocks,
                       .warpgroups = a->warpgroups && a->pass != WK__ATTENTION_DELTA};
-  if (w->groups) m.blocks = a->size <= 64 && a->pass != WK__ATTENTION_KEYS ? 2 : 1, out->shared += 1024;
+  if (w->groups) m.blocks = widest <= 64 && a->pass != WK__ATTENTION_KEYS ? 2 : 1, out->shared += 1024;
   status = finish(w, &m, status, &out->text);
   wk__free(w);
   return status;

@@ -47,10 +47,11 @@ typedef struct wk__ptx_attention {
   uint8_t mask; /* wk__ptx_mask */
   uint8_t dropout;
   uint8_t capability;
-  uint8_t warpgroups; /* wgmma, of sm_90 alone and small floats */
-  uint8_t scores;     /* wk__ptx_scores_kind; with bodies the mask, causality and dropout are none */
-  uint16_t tf32;      /* f32 is multiplied as TF32 */
-  uint16_t size;      /* of a head: a multiple of 8, of f32 of 4, at most 256 */
+  uint8_t warpgroups;  /* wgmma, of sm_90 alone and small floats */
+  uint8_t scores;      /* wk__ptx_scores_kind; with bodies the mask, causality and dropout are none */
+  uint16_t tf32;       /* f32 is multiplied as TF32 */
+  uint16_t size;       /* of a head of q and k: a multiple of 8, of f32 of 4, at most 256 */
+  uint16_t value_size; /* of v, out and what is of their shape: the same */
 } wk__ptx_attention;
 enum { WK__ATTENTION_MOST_SIZE = 256, WK__ATTENTION_BLOCK = 128 };
 

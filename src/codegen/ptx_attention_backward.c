@@ -79,7 +79,7 @@ static void find_lane(attention_writer *w, backward *b) {
 
 /* Of f32: the columns of a step, in groups of 8, for which two blocks have room in a multiprocessor's shared memory, up
  * to heads of 128. */
-static int floats_count(const attention_writer *w) { return w->a->size <= 128 ? 2 : 1; }
+static int floats_count(const attention_writer *w) { return attention_widest(w->a) <= 128 ? 2 : 1; }
 
 /* Two tiles of the block's rows, two stages of two tiles of a step's each, and the scratch memory behind them. */
 static int shared_bytes(const attention_writer *w, int rows, int count) {
@@ -184,8 +184,8 @@ static void queries_step(attention_writer *w, queries *f) {
   wk__ptx_label(&w->text, last);
   int v = WITH("add.u32", b->stage, attention_tile_bytes(w, keys));
   attention_fence(w);
-  attention_outer(w, b->scores, f->q, rows, -1, b->stage, keys, b->count);
-  attention_outer(w, b->slope, f->dout, rows, -1, v, keys, b->count);
+  attention_outer(w, b->scores, f->q, rows, -1, b->stage, keys, b->count, w->steps);
+  attention_outer(w, b->slope, f->dout, rows, -1, v, keys, b->count, w->value_steps);
   attention_wait(w, 0);
   queries_slopes(w, f);
   if (multiplies_slopes(w)) {
@@ -235,12 +235,12 @@ static void queries_begin(attention_writer *w, queries *f, int rows) {
 
 wk_status attention_write_queries(attention_writer *w, wk__ptx_attention_kernel *out) {
   bool small = attention_is_small(w->a);
-  queries f = {.b.count = !small ? floats_count(w) : w->groups || w->a->size <= 64 ? 8 : 4};
+  queries f = {.b.count = !small ? floats_count(w) : w->groups || attention_widest(w->a) <= 64 ? 8 : 4};
   backward *b = &f.b;
   if (w->groups)
     attention_begin(w, 1, 8);
   else
-    attention_begin(w, w->a->size <= (small ? 128 : 64) ? 2 : 1, 4);
+    attention_begin(w, attention_widest(w->a) <= (small ? 128 : 64) ? 2 : 1, 4);
   int rows = 16 * w->tiles * w->warps, loop = w->text.labels++, done = w->text.labels++,
       more = wk__ptx_predicate(&w->text);
   queries_begin(w, &f, rows);
@@ -268,6 +268,19 @@ wk_status attention_write_queries(attention_writer *w, wk__ptx_attention_kernel 
 /* ================================================ dk and dv ================================================ */
 
 enum { MOST_COLUMNS = 128 }; /* of dk and dv that a block has sums for: larger heads are done by two */
+
+/* The columns of dk and of dv that a block has, from a panel on; none where a head has no such. */
+typedef struct part {
+  int panel, columns, value_columns;
+} part;
+
+static int columns_from(int first, int steps) {
+  int left = 16 * steps - first;
+  return left < 0 ? 0 : left < MOST_COLUMNS ? left : MOST_COLUMNS;
+}
+static part part_of(const attention_writer *w, int first) {
+  return (part){first / 64, columns_from(first, w->steps), columns_from(first, w->value_steps)};
+}
 
 typedef struct keys {
   backward b;
@@ -366,7 +379,7 @@ static void keys_slopes(attention_writer *w, const keys *f) {
     }
 }
 
-static void keys_step(attention_writer *w, keys *f, int panel, int columns) {
+static void keys_step(attention_writer *w, keys *f, const part *p) {
   backward *b = &f->b;
   int queries = 8 * b->count, rows = 16 * w->tiles * w->warps, last = w->text.labels++;
   int next_head = word(w), next_tile = word(w);
@@ -379,12 +392,12 @@ static void keys_step(attention_writer *w, keys *f, int panel, int columns) {
   load_rows_of_step(w, f);
   int dout = WITH("add.u32", b->stage, attention_tile_bytes(w, queries));
   attention_fence(w);
-  attention_outer(w, b->scores, f->k, rows, -1, b->stage, queries, b->count);
-  attention_outer(w, b->slope, f->v, rows, -1, dout, queries, b->count);
+  attention_outer(w, b->scores, f->k, rows, -1, b->stage, queries, b->count, w->steps);
+  attention_outer(w, b->slope, f->v, rows, -1, dout, queries, b->count, w->value_steps);
   attention_wait(w, 0);
   keys_slopes(w, f);
-  attention_inner(w, f->dv, b->scores, b->count, dout, queries, panel, columns);
-  attention_inner(w, f->dk, b->slope, b->count, b->stage, queries, panel, columns);
+  if (p->value_columns) attention_inner(w, f->dv, b->scores, b->count, dout, queries, p->panel, p->value_columns);
+  if (p->columns) attention_inner(w, f->dk, b->slope, b->count, b->stage, queries, p->panel, p->columns);
   attention_wait(w, 0);
   SAY("mov.b32 %%r%d, %%r%d;\n\tmov.b32 %%r%d, %%r%d", f->head, next_head, f->tile, next_tile);
   if (w->a->scores) SAY("mov.b32 %%r%d, %%r%d", b->walk.state, b->next_state);
@@ -425,48 +438,49 @@ static void keys_begin(attention_writer *w, keys *f, int rows) {
   copy_queries(w, f, b->stage, f->head, f->query0);
 }
 
-/* The loop over steps, for columns from panel `panel` on. */
-static void keys_part(attention_writer *w, keys f, int panel, int columns, int rows) {
+/* The loop over steps. */
+static void keys_part(attention_writer *w, keys f, part p, int rows) {
   backward *b = &f.b;
-  int loop = w->text.labels++, done = w->text.labels++, count = w->tiles * columns / 8 * 4;
-  int one = word(w);
-  f.dk = wk__ptx_words(&w->text, count), f.dv = wk__ptx_words(&w->text, count);
+  int loop = w->text.labels++, done = w->text.labels++, one = word(w);
+  int count = w->tiles * p.columns / 8 * 4, value_count = w->tiles * p.value_columns / 8 * 4;
+  f.dk = wk__ptx_words(&w->text, count), f.dv = wk__ptx_words(&w->text, value_count);
   attention_zero(w, f.dk, count);
-  attention_zero(w, f.dv, count);
+  attention_zero(w, f.dv, value_count);
   SAY("@%%p%d bra L%d", is_over(w, &f, f.head, b->step), done);
   wk__ptx_label(&w->text, loop);
-  keys_step(w, &f, panel, columns);
+  keys_step(w, &f, &p);
   SAY("@!%%p%d bra L%d", is_over(w, &f, f.head, b->step), loop);
   wk__ptx_label(&w->text, done);
   attention_arrived(w);
   SAY("mov.b32 %%r%d, 0f3F800000", one);
   attention_store(w, f.dk, wk__ptx_arg_word(&w->text, WK__ATTENTION_SCALE), false, f.k, rows,
-                  attention_head(w, WK__ATTENTION_DK, w->key_head), WK__ATTENTION_DK + 3, b->s, panel, columns);
+                  attention_head(w, WK__ATTENTION_DK, w->key_head), WK__ATTENTION_DK + 3, b->s, p.panel, p.columns);
   attention_store(w, f.dv, one, false, f.v, rows, attention_head(w, WK__ATTENTION_DV, w->key_head),
-                  WK__ATTENTION_DV + 3, b->s, panel, columns);
+                  WK__ATTENTION_DV + 3, b->s, p.panel, p.value_columns);
   SAY("ret");
 }
 
 wk_status attention_write_keys(attention_writer *w, wk__ptx_attention_kernel *out) {
-  bool small = attention_is_small(w->a), few = w->a->size <= 64 && !w->groups;
-  keys f = {.b.count = !small ? floats_count(w) : w->groups && w->a->size <= 128 ? 8 : 4};
+  bool small = attention_is_small(w->a), few = attention_widest(w->a) <= 64 && !w->groups;
+  keys f = {.b.count = !small ? floats_count(w) : w->groups && attention_widest(w->a) <= 128 ? 8 : 4};
   backward *b = &f.b;
   attention_begin(w, few ? 2 : 1, few || !small ? 4 : 8);
-  int rows = 16 * w->tiles * w->warps, columns = 16 * w->steps, part = wk__ptx_special(&w->text, "%ctaid.x");
-  int parts = columns > MOST_COLUMNS ? 2 : 1, second = w->text.labels++, is_second = wk__ptx_predicate(&w->text);
-  w->row0 = WITH("mul.lo.u32", parts == 2 ? WITH("shr.u32", part, 1) : part, rows);
+  int rows = 16 * w->tiles * w->warps, tile = wk__ptx_special(&w->text, "%ctaid.x");
+  int parts = attention_widest(w->a) > MOST_COLUMNS ? 2 : 1, second = w->text.labels++,
+      is_second = wk__ptx_predicate(&w->text);
+  w->row0 = WITH("mul.lo.u32", parts == 2 ? WITH("shr.u32", tile, 1) : tile, rows);
   keys_begin(w, &f, rows);
   b->scores = wk__ptx_words(&w->text, w->tiles * b->count * 4),
   b->slope = wk__ptx_words(&w->text, w->tiles * b->count * 4);
   f.logarithms = wk__ptx_words(&w->text, 2 * b->count), f.deltas = wk__ptx_words(&w->text, 2 * b->count);
   if (parts == 2) {
-    SAY("setp.ne.u32 %%p%d, %%r%d, 0", is_second, WITH("and.b32", part, 1));
+    SAY("setp.ne.u32 %%p%d, %%r%d, 0", is_second, WITH("and.b32", tile, 1));
     SAY("@%%p%d bra L%d", is_second, second);
   }
-  keys_part(w, f, 0, parts == 2 ? MOST_COLUMNS : columns, rows);
+  keys_part(w, f, part_of(w, 0), rows);
   if (parts == 2) {
     wk__ptx_label(&w->text, second);
-    keys_part(w, f, MOST_COLUMNS / 64, columns - MOST_COLUMNS, rows);
+    keys_part(w, f, part_of(w, MOST_COLUMNS), rows);
   }
   out->threads = 32 * w->warps, out->rows = rows, out->parts = parts;
   out->shared = shared_bytes(w, rows, b->count);
@@ -498,7 +512,7 @@ static void add_piece(attention_writer *w, int sum, const int read[2]) {
 /* A row has as many lanes as pieces of 16 bytes, rounded up to a power of two, but at most a warp. */
 wk_status attention_write_delta(attention_writer *w, wk__ptx_attention_kernel *out) {
   wk__ptx_text *t = &w->text;
-  int pieces = w->a->size / (attention_is_small(w->a) ? 8 : 4), lanes = 1, sum = word(w), sum_lane, in_row, row;
+  int pieces = w->a->value_size / (attention_is_small(w->a) ? 8 : 4), lanes = 1, sum = word(w), sum_lane, in_row, row;
   while (lanes < pieces && lanes < 32) lanes *= 2;
   attention_begin(w, 1, 8);
   w->row0 = WITH("mul.lo.u32", wk__ptx_special(t, "%ctaid.x"), 256 / lanes);

@@ -37,6 +37,7 @@ static int piece_bytes(attention_writer *w, int bytes, int pieces, int from, int
 void attention_copy_floats(attention_writer *w, int to, int rows, int from, int stride_arg, int first, int limit) {
   int each = 4 * w->warps, column = wk__ptx_long(&w->text), there = wk__ptx_predicate(&w->text),
       mine = wk__ptx_predicate(&w->text);
+  int size_of_head = attention_size_of(w->a, stride_arg), pieces = (size_of_head + 15) / 16 * 4;
   int place = TWO("add.u32", TWO("add.u32", to, WITH("mul.lo.u32", w->copy_row, w->pitch)), w->copy_chunk);
   SAY("cvt.u64.u32 %%d%d, %%r%d", column, w->copy_chunk);
   SAY("add.s64 %%d%d, %%d%d, %%d%d", column, column, from);
@@ -46,10 +47,10 @@ void attention_copy_floats(attention_writer *w, int to, int rows, int from, int 
     SAY("selp.b32 %%r%d, 16, 0, %%p%d", bytes, there);
     SAY("selp.b32 %%r%d, %%r%d, 0, %%p%d", row, row, there);
     int address = wk__ptx_advance(&w->text, column, stride_arg, row);
-    for (int p = 0; 8 * p < 4 * w->steps; p++) {
-      int start = wk__ptx_long(&w->text), padded = 4 * w->steps - 8 * p;
+    for (int p = 0; 8 * p < pieces; p++) {
+      int start = wk__ptx_long(&w->text), padded = pieces - 8 * p;
       SAY("add.s64 %%d%d, %%d%d, %d", start, address, 128 * p);
-      int size = piece_bytes(w, bytes, w->a->size / 4 - 8 * p, from, &start);
+      int size = piece_bytes(w, bytes, size_of_head / 4 - 8 * p, from, &start);
       SAY("setp.lt.u32 %%p%d, %%r%d, %d", mine, w->copy_row, rows - i * each);
       SAY("setp.lt.and.u32 %%p%d, %%r%d, %d, %%p%d", mine, w->copy_chunk, 16 * padded, mine);
       SAY("@%%p%d cp.async.cg.shared.global [%%r%d+%d], [%%d%d], 16, %%r%d", mine, place, i * each * w->pitch + 128 * p,
@@ -110,10 +111,10 @@ static void outer_of_four(attention_writer *w, int sums, int a, int b, int count
   }
 }
 
-static void outer_by_fma(attention_writer *w, int sums, int a, int b, int count) {
+static void outer_by_fma(attention_writer *w, int sums, int a, int b, int count, int steps) {
   int left = own_row(w, a, w->pitch), right = word(w);
   SAY("mad.lo.u32 %%r%d, %%r%d, %d, %%r%d", right, in_group(w), 2 * w->pitch, b);
-  rounds r = begin_rounds(w, 2 * w->steps);
+  rounds r = begin_rounds(w, 2 * steps);
   for (int four = 0; four < 2; four++) outer_of_four(w, sums, left, right, count, 16 * four);
   SAY("add.u32 %%r%d, %%r%d, 32;\n\tadd.u32 %%r%d, %%r%d, 32", left, left, right, right);
   end_rounds(w, r);
@@ -175,10 +176,10 @@ static int load_left_tf32(attention_writer *w, int a, int pitch) {
   return left;
 }
 
-static void outer_by_tf32(attention_writer *w, int sums, int a, int b, int count) {
+static void outer_by_tf32(attention_writer *w, int sums, int a, int b, int count, int steps) {
   int column = WITH("shl.b32", in_group(w), 2), left = TWO("add.u32", own_row(w, a, w->pitch), column);
   int right = TWO("add.u32", TWO("add.u32", b, WITH("mul.lo.u32", group_row(w), w->pitch)), column);
-  rounds r = begin_rounds(w, 2 * w->steps);
+  rounds r = begin_rounds(w, 2 * steps);
   int rows = load_left_tf32(w, left, w->pitch);
   for (int j = 0; j < count; j++) {
     int columns = wk__ptx_words(&w->text, 2);
@@ -206,9 +207,9 @@ static void inner_by_tf32(attention_writer *w, int sums, int p, int count, int b
 
 /* ---- either ---- */
 
-void attention_outer_floats(attention_writer *w, int sums, int a, int b, int count) {
+void attention_outer_floats(attention_writer *w, int sums, int a, int b, int count, int steps) {
   attention_zero(w, sums, w->tiles * count * 4);
-  (w->a->tf32 ? outer_by_tf32 : outer_by_fma)(w, sums, a, b, count);
+  (w->a->tf32 ? outer_by_tf32 : outer_by_fma)(w, sums, a, b, count, steps);
 }
 
 void attention_inner_floats(attention_writer *w, int sums, int p, int count, int b, int panel, int columns) {
@@ -243,7 +244,8 @@ void attention_store_floats(attention_writer *w, int sums, int factors, bool by_
     int address = wk__ptx_advance(&w->text, column, stride_arg, own);
     SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", there, own, limit);
     for (int n = 0; n < columns / (4 * each); n++) {
-      int may = there, places = w->a->size / each - 64 / each * panel - 4 * n; /* of four lanes */
+      int may = there,
+          places = attention_size_of(w->a, stride_arg) / each - 64 / each * panel - 4 * n; /* of four lanes */
       if (places < 4) {
         may = wk__ptx_predicate(&w->text);
         SAY("setp.lt.and.s32 %%p%d, %%r%d, %d, %%p%d", may, own_place, places, there);

@@ -13,12 +13,13 @@
 typedef struct attention_writer {
   wk__ptx_text text;
   const wk__ptx_attention *a;
-  int tiles, warps; /* rows of a warp: 16 each; warps of a block */
-  bool groups;      /* products by wgmma: four warps together, of 64 rows; tiles is 1 */
-  int steps;        /* of 16 columns that a head has */
-  int pitch;        /* f32: bytes from a row of a tile to the next one */
-  int scratch;      /* f32: word, shared memory of attention_scratch_bytes */
-  int panels;
+  int tiles, warps;                            /* rows of a warp: 16 each; warps of a block */
+  bool groups;                                 /* products by wgmma: four warps together, of 64 rows; tiles is 1 */
+  int steps;                                   /* of 16 columns that a head has, of q and k */
+  int value_steps;                             /* and of v and out */
+  int pitch;                                   /* f32: bytes from a row of a tile to the next one */
+  int scratch;                                 /* f32: word, shared memory of attention_scratch_bytes */
+  int panels;                                  /* of a tile: for either */
   int lane, warp, head, batch, key_head, row0; /* words; row0: the block's first row */
   int shared;                                  /* word: where shared memory begins */
   int place_rows[4], place_columns[4];         /* words: of ldmatrix, by step in a panel */
@@ -35,6 +36,17 @@ typedef struct attention_writer {
 
 #define ATTENTION_LOG2E 1.44269504088896341f
 
+/* A head's columns of either kind. */
+static inline int attention_widest(const wk__ptx_attention *a) {
+  return a->size > a->value_size ? a->size : a->value_size;
+}
+/* An operand's, by the place of its row's stride among the arguments. */
+static inline int attention_size_of(const wk__ptx_attention *a, int stride_arg) {
+  int arg = stride_arg - 3;
+  return arg == WK__ATTENTION_Q || arg == WK__ATTENTION_K || arg == WK__ATTENTION_DQ || arg == WK__ATTENTION_DK
+             ? a->size
+             : a->value_size;
+}
 static inline bool attention_is_small(const wk__ptx_attention *a) { return a->dtype != WK_FLOAT32; }
 
 /* A block of so many warps: the registers above. `row_block`: rows of a block. */
@@ -57,8 +69,9 @@ void attention_fence(attention_writer *w);
 void attention_arrived(attention_writer *w);
 
 /* sums (tiles, count, 4) = A B': A the warp's rows of a tile of `a_rows` at `a`, B `count` times 8 rows of one of
- * `b_rows` at `b`; over the head's columns. `a_fragments`: (tiles, steps, 4) that are there already; or -1. */
-void attention_outer(attention_writer *w, int sums, int a, int a_rows, int a_fragments, int b, int b_rows, int count);
+ * `b_rows` at `b`; over `steps` times 16 columns. `a_fragments`: (tiles, steps, 4) that are there already; or -1. */
+void attention_outer(attention_writer *w, int sums, int a, int a_rows, int a_fragments, int b, int b_rows, int count,
+                     int steps);
 void attention_load_rows(attention_writer *w, int fragments, int a, int a_rows);
 /* sums (tiles, columns / 8, 4) += P B: P (tiles, count, 4) as f32 in registers, rounded here; B `count` times 8 rows of
  * a tile at `b`; columns from panel `panel` on. */
@@ -86,7 +99,7 @@ void attention_store(attention_writer *w, int sums, int factors, bool by_row, in
 /* Shared memory that products with P of `count` times 8 columns need; small floats: none. */
 int attention_scratch_bytes(const attention_writer *w, int count);
 void attention_copy_floats(attention_writer *w, int to, int rows, int from, int stride_arg, int first, int limit);
-void attention_outer_floats(attention_writer *w, int sums, int a, int b, int count);
+void attention_outer_floats(attention_writer *w, int sums, int a, int b, int count, int steps);
 void attention_inner_floats(attention_writer *w, int sums, int p, int count, int b, int panel, int columns);
 void attention_store_floats(attention_writer *w, int sums, int factors, bool by_row, int to, int stride_arg, int limit,
                             int panel, int columns);

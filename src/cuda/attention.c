@@ -103,7 +103,7 @@ static void set_dropout(attention *a, double p, const wk_tensor *state, int64_t 
   a->args[WK__ATTENTION_KEPT] = wk__cuda_float_bits((float)wk__dropout_scale(WK__OP(_dropout), p, WK_FLOAT32));
 }
 
-void wk__cuda_attention_begin(attention *a, const wk_tensor *q, const wk_tensor *k, bool causal,
+void wk__cuda_attention_begin(attention *a, const wk_tensor *q, const wk_tensor *k, const wk_tensor *v, bool causal,
                               const wk_value *scale) {
   double factor = wk__value_is_real(scale) ? scale->number : 1 / sqrt((double)wk__size(q, 3));
   *a = (attention){.find = find_plain,
@@ -114,13 +114,14 @@ void wk__cuda_attention_begin(attention *a, const wk_tensor *q, const wk_tensor 
                    .key_heads = wk__size(k, 1),
                    .queries = wk__size(q, 2),
                    .keys = wk__size(k, 2)};
-  bool groups = wk__dtype_is_small_float(q->dtype) && wk__size(q, 3) <= 128;
+  bool groups = wk__dtype_is_small_float(q->dtype) && wk__size(q, 3) <= 128 && wk__size(v, 3) <= 128;
   a->kind = (wk__ptx_attention){.dtype = q->dtype,
                                 .causal = causal,
                                 .capability = (uint8_t)a->stream->device->capability,
                                 .warpgroups = groups && wk__cuda_has_warpgroups(a->stream->device),
                                 .tf32 = q->dtype == WK_FLOAT32 && wk__cuda_switches.products_tf32,
-                                .size = (uint16_t)wk__size(q, 3)};
+                                .size = (uint16_t)wk__size(q, 3),
+                                .value_size = (uint16_t)wk__size(v, 3)};
   a->args[WK__ATTENTION_HEADS] = a->heads;
   a->args[WK__ATTENTION_GROUP] = a->heads / wk__max(a->key_heads, 1);
   a->args[WK__ATTENTION_T] = a->queries, a->args[WK__ATTENTION_S] = a->keys;
@@ -154,7 +155,8 @@ wk_status wk__cuda_attention_run(attention *a, wk__ptx_attention_pass pass) {
   int64_t rows = by_keys ? a->keys : a->queries, heads = by_keys ? a->key_heads : a->heads;
   if (rows == 0 || heads == 0 || a->batch == 0) return WK_OK;
   a->kind.pass = (uint8_t)pass;
-  if (by_keys && a->kind.size <= 64) a->kind.warpgroups = false; /* two blocks of mma.sync were faster */
+  if (by_keys && a->kind.size <= 64 && a->kind.value_size <= 64)
+    a->kind.warpgroups = false; /* two blocks of mma.sync were faster */
   WK_TRY(wk__cuda_enter(a->stream->device));
   WK_TRY(a->find(a, &k));
   a->kind.warpgroups = groups;
@@ -216,7 +218,7 @@ static wk_status run_forward(wk__call *c, double p, bool causal, const wk_tensor
   wk_tensor *q = wk__cuda_attention_rows(c->args[A_query].tensor), *k = wk__cuda_attention_rows(c->args[A_key].tensor),
             *value = wk__cuda_attention_rows(c->args[A_value].tensor);
   if (!q || !k || !value) return wk_error_category();
-  wk__cuda_attention_begin(&a, q, k, causal, scale);
+  wk__cuda_attention_begin(&a, q, k, value, causal, scale);
   if (p > 0) WK_TRY(check_drawn(&a));
   wk__cuda_attention_set(&a, WK__ATTENTION_Q, q), wk__cuda_attention_set(&a, WK__ATTENTION_K, k),
       wk__cuda_attention_set(&a, WK__ATTENTION_V, value);
@@ -250,7 +252,7 @@ static wk_status backward(wk__call *c) {
             *g = wk__cuda_attention_rows(c->args[A_grad_out].tensor),
             *out = wk__cuda_attention_rows(c->args[A_out].tensor), *sums = c->args[A_logsumexp].tensor;
   if (!q || !k || !value || !g || !out) return wk_error_category();
-  wk__cuda_attention_begin(&a, q, k, wk__arg_bool(c, A_is_causal), &c->args[A_scale]);
+  wk__cuda_attention_begin(&a, q, k, value, wk__arg_bool(c, A_is_causal), &c->args[A_scale]);
   wk__cuda_attention_set(&a, WK__ATTENTION_Q, q), wk__cuda_attention_set(&a, WK__ATTENTION_K, k),
       wk__cuda_attention_set(&a, WK__ATTENTION_V, value);
   wk__cuda_attention_set(&a, WK__ATTENTION_OUT, out), wk__cuda_attention_set(&a, WK__ATTENTION_DOUT, g);

@@ -29,9 +29,9 @@ struct wk__cuda_attention {
   wk__cuda_drawn drawn; /* forward, with dropout */
 };
 
-/* Kind and arguments of what q, k, their sizes and the scale say. */
-void wk__cuda_attention_begin(wk__cuda_attention *a, const wk_tensor *q, const wk_tensor *k, bool causal,
-                              const wk_value *scale);
+/* Kind and arguments of what q, k, v, their sizes and the scale say. */
+void wk__cuda_attention_begin(wk__cuda_attention *a, const wk_tensor *q, const wk_tensor *k, const wk_tensor *v,
+                              bool causal, const wk_value *scale);
 void wk__cuda_attention_set(wk__cuda_attention *a, int arg, const wk_tensor *t); /* an operand */
 /* Rows of 16-byte pieces: the tensor, or a copy that the scope owns. NULL with the error set. */
 wk_tensor *wk__cuda_attention_rows(wk_tensor *t);

@@ -165,7 +165,7 @@ static wk_status begin(attention *a, const operands *o) {
   wk_tensor *q = wk__cuda_attention_rows(o->query), *k = wk__cuda_attention_rows(o->key),
             *v = wk__cuda_attention_rows(o->value);
   if (!q || !k || !v) return wk_error_category();
-  wk__cuda_attention_begin(a, q, k, false, o->scale);
+  wk__cuda_attention_begin(a, q, k, v, false, o->scale);
   a->find = find, a->context = o;
   a->kind.scores = WK__PTX_SCORES_CHANGED;
   wk__cuda_attention_set(a, WK__ATTENTION_Q, q);

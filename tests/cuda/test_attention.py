@@ -112,6 +112,42 @@ def test_is_the_formula(batch, heads, key_heads, queries, keys, size, dtype, cau
         assert error(got, want) < TOLERANCE[dtype]
 
 
+@pytest.mark.parametrize("how", ["mma", "wgmma"])
+@pytest.mark.parametrize(
+    "size, value_size, dtype, causal, mask, dropout",
+    [
+        (16, 24, torch.bfloat16, True, None, 0.0),
+        (64, 128, torch.bfloat16, False, None, 0.1),
+        (128, 64, torch.float16, True, None, 0.0),
+        (192, 128, torch.bfloat16, True, None, 0.0),
+        (72, 200, torch.float16, False, "bool", 0.0),
+        (256, 8, torch.float16, False, "own", 0.0),
+        (64, 32, torch.float32, True, None, 0.2),
+        (36, 132, torch.float32, False, "f32", 0.0),
+        (192, 128, torch.float32, True, None, 0.0),
+        (4, 256, torch.float32, False, None, 0.0),
+    ],
+)
+def test_values_of_another_size(size, value_size, dtype, causal, mask, dropout, how, monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", how)
+    torch.manual_seed(1)
+    q, k, _, _ = operands(2, 4, 2, 140, 72, size, dtype)
+    _, _, v, grad = operands(2, 4, 2, 140, 72, value_size, dtype)
+    m = mask_of(mask, 2, 4, 140, 72, dtype)
+    kept = None
+    if dropout:
+        torch.manual_seed(3)
+        kept = torch.dropout(torch.ones(2, 4, 140, 72, device="cuda"), dropout, True).cpu().double()
+    given = None if m is None else m.to("cuda")
+    y, grads = run(q, k, v, grad, attn_mask=given, is_causal=causal, dropout_p=dropout, enable_gqa=True)
+    assert type(y.grad_fn).__name__.startswith("FusedAttention") and y.shape == grad.shape
+    exact = [t.double().requires_grad_() for t in (q, k, v)]
+    wanted = formula(*exact, m, causal, 1 / math.sqrt(size), kept)
+    wanted.backward(grad.double())
+    for got, want in [(y.detach(), wanted.detach())] + [(g, t.grad) for g, t in zip(grads, exact, strict=True)]:
+        assert error(got, want) < TOLERANCE[dtype]
+
+
 @pytest.mark.parametrize("how, dtype", [("mma", torch.bfloat16), ("wgmma", torch.bfloat16), ("mma", torch.float32)])
 def test_same_bits_every_time(how, dtype, monkeypatch):
     monkeypatch.setenv("WICK_CUDA_PRODUCTS", how)
@@ -198,7 +234,8 @@ def test_what_does_not_fit_is_taken_apart():
     torch.manual_seed(1)
     for dtype, size, other in (
         (torch.bfloat16, 12, 12),
-        (torch.bfloat16, 16, 24),
+        (torch.bfloat16, 16, 20),
+        (torch.bfloat16, 16, 264),
         (torch.float32, 6, 6),
         (torch.float64, 8, 8),
     ):

@@ -163,6 +163,23 @@ def test_compiled(score, mask):
     check((2, 2, 1, 70, 150, 16), torch.float16, score, mask, call=torch.compile(flex_attention, fullgraph=True))
 
 
+@pytest.mark.parametrize("size, value_size", [(64, 128), (128, 40), (16, 256)])
+def test_values_of_another_size(size, value_size):
+    q, k, _, _ = (t.half() for t in operands(1, 4, 2, 140, 150, size, torch.float32))
+    _, _, v, grad = (t.half() for t in operands(1, 4, 2, 140, 150, value_size, torch.float32))
+    mask = create_block_mask(masks("cuda")["window"], None, None, 140, 150, device="cuda")
+    on_device = [t.cuda().requires_grad_() for t in (q, k, v)]
+    result, lse = flex_attention(*on_device, scores("cuda")["alibi"], mask, enable_gqa=True, return_lse=True)
+    assert type(result.grad_fn).__name__.startswith("FlexAttention")
+    exact = [t.double().requires_grad_() for t in (q, k, v)]
+    wanted = formula(*exact, scores("cpu")["alibi"], masks("cpu")["window"], size**-0.5)
+    assert error(result.detach(), wanted[0].detach()) < TOLERANCE[torch.float16]
+    for got, want in zip(
+        gradients(result, lse, on_device, grad.cuda()), gradients(*wanted[:2], exact, grad.double()), strict=True
+    ):
+        assert error(got, want) < TOLERANCE[torch.float16]
+
+
 def small(*sizes, dtype=torch.bfloat16):
     torch.manual_seed(2)
     return [torch.randn(*sizes, dtype=dtype).cuda().requires_grad_() for _ in range(3)]

@@ -21,18 +21,24 @@ static bool has_sizes(const wk_tensor *t, wk_int a, wk_int b, wk_int c, wk_int d
 
 static bool is_multiple(wk_int a, wk_int b) { return wk_int_eq(wk_int_mod(a, b), wk_int_of(0)); }
 
+/* Of a head. */
+static bool is_small_size(wk_int size) {
+  enum { MOST_SIZE = 256 };
+  return wk_int_lt(wk_int_of(0), size) && !wk_int_lt(wk_int_of(MOST_SIZE), size) && is_multiple(size, wk_int_of(8));
+}
+
 /* What the kernels of small floats are for. */
 static wk_status check_small(const wk_tensor *q, const wk_tensor *k, const wk_tensor *v) {
-  enum { MOST_SIZE = 256, MOST_HEADS = 65535 };
+  enum { MOST_HEADS = 65535 };
   const wk__device_type *type = wk__device_type_of(q->device);
   if (!type || !type->fuses_scores) return wrong("this device has it for float32 and float64 alone");
   if (k->dtype != q->dtype || v->dtype != q->dtype || q->ndim != 4 || k->ndim != 4 || v->ndim != 4)
     return wrong("query, key and value do not belong together");
   const wk_int *s = q->sizes, *t = k->sizes;
-  bool fits = wk_int_eq(s[0], t[0]) && wk_int_eq(s[3], t[3]) && has_sizes(v, t[0], t[1], t[2], t[3]) &&
+  bool fits = wk_int_eq(s[0], t[0]) && wk_int_eq(s[3], t[3]) && has_sizes(v, t[0], t[1], t[2], v->sizes[3]) &&
               !wk_int_lt(wk_int_of(MOST_HEADS), s[0]) && !wk_int_lt(wk_int_of(MOST_HEADS), s[1]);
-  fits = fits && wk_int_lt(wk_int_of(0), t[1]) && is_multiple(s[1], t[1]) && wk_int_lt(wk_int_of(0), s[3]) &&
-         !wk_int_lt(wk_int_of(MOST_SIZE), s[3]) && is_multiple(s[3], wk_int_of(8));
+  fits = fits && wk_int_lt(wk_int_of(0), t[1]) && is_multiple(s[1], t[1]) && is_small_size(s[3]) &&
+         is_small_size(v->sizes[3]);
   return fits ? WK_OK : wrong("query, key and value do not belong together");
 }
 

@@ -118,10 +118,10 @@ def _check_lengths(query, key, block_mask):
 def _fits_device(query, key, value, block_mask):
     """What the kernels of small floats of a device are for: src/ops/rules/flex_attention.c."""
     small = query.dtype in (_C.float16, _C.bfloat16) and key.dtype == value.dtype == query.dtype
-    size = query.shape[-1]
+    sizes = query.shape[-1], value.shape[-1]
     if not small or query.device.type != "cuda" or key.device != query.device or value.device != query.device:
         return False
-    if size % 8 or not 0 < size <= 256 or value.shape[-1] != size or max(query.shape[:2]) > 65535 or not key.shape[1]:
+    if any(n % 8 or not 0 < n <= 256 for n in sizes) or max(query.shape[:2]) > 65535 or not key.shape[1]:
         return False
     return block_mask is None or not (block_mask.BLOCK_SIZE[0] % 128 or block_mask.BLOCK_SIZE[1] % 128)
 
