@@ -142,6 +142,7 @@ def test_tables_of_the_host():
     slope = torch.tensor(0.5, requires_grad=True)
     result = flex_attention(q.cuda(), k.cuda(), v.cuda(), lambda s, b, h, q, k: s + slope * (k - q))
     (got,) = torch.autograd.grad(result, slope, grad.cuda())
+    assert got.device.type == "cpu"
     expected = formula(*(t.double() for t in (q, k, v)), lambda s, b, h, q, k: s + slope * (k - q), None, 0.25)[0]
     (want,) = torch.autograd.grad(expected, slope, grad.double())
     assert error(got, want.double()) < TOLERANCE[torch.float16]
