@@ -1,7 +1,7 @@
-/* _flex_attention of small floats and its two backward rows on the device: attention's kernels with bodies of scores
- * written into them (codegen/ptx_attention.h). A kernel's kind is the kind of call and the bodies' texts.
+/* _flex_attention of small floats and f32 and its two backward rows on the device: attention's kernels with bodies of
+ * scores written into them (codegen/ptx_attention.h). A kernel's kind is the kind of call and the bodies' texts.
  *
- * In: operands of any strides, nests as text, which are checked against the captured tensors. Other floats are
+ * In: operands of any strides, nests as text, which are checked against the captured tensors. f64 is
  * computed on the host. Tests: tests/cuda/test_flex_attention.py,
  * tests/cuda/test_captured_gradients.py. */
 #include "cpu/attention/score_code.h"
@@ -100,8 +100,7 @@ static wk_status check_body(const operands *o, const char *text, bool with_gradi
 
 static wk_status check(const operands *o) {
   const wk_value *captured = o->captured;
-  if (!wk__cuda_fuses_attention(o->query->device))
-    return wk_fail(WK_NOT_IMPLEMENTED, "_flex_attention of small floats on this device");
+  if (!wk__cuda_fuses_attention(o->query->device)) return wk_fail(WK_NOT_IMPLEMENTED, "_flex_attention on this device");
   bool here =
       captured->count <= WK__BODY_MAX_CAPTURED && (!o->blocks || wk__device_equal(o->blocks->device, o->query->device));
   for (uint32_t k = 0; here && k < captured->count; k++)
@@ -247,18 +246,16 @@ static wk_status backward_captured(wk__call *c) {
 
 wk_status wk__cuda_flex_attention(wk__call *c) {
   WK__ARGS(_flex_attention);
-  return wk__dtype_is_small_float(c->args[A_query].tensor->dtype) ? wk__cuda_in_scope(c, forward)
-                                                                  : wk__cuda_run_kernel_on_host(c);
+  return c->args[A_query].tensor->dtype != WK_FLOAT64 ? wk__cuda_in_scope(c, forward) : wk__cuda_run_kernel_on_host(c);
 }
 
 wk_status wk__cuda_flex_attention_backward(wk__call *c) {
   WK__ARGS(_flex_attention_backward);
-  return wk__dtype_is_small_float(c->args[A_query].tensor->dtype) ? wk__cuda_in_scope(c, backward)
-                                                                  : wk__cuda_run_kernel_on_host(c);
+  return c->args[A_query].tensor->dtype != WK_FLOAT64 ? wk__cuda_in_scope(c, backward) : wk__cuda_run_kernel_on_host(c);
 }
 
 wk_status wk__cuda_flex_attention_backward_captured(wk__call *c) {
   WK__ARGS(_flex_attention_backward_captured);
-  return wk__dtype_is_small_float(c->args[A_query].tensor->dtype) ? wk__cuda_in_scope(c, backward_captured)
-                                                                  : wk__cuda_run_kernel_on_host(c);
+  return c->args[A_query].tensor->dtype != WK_FLOAT64 ? wk__cuda_in_scope(c, backward_captured)
+                                                      : wk__cuda_run_kernel_on_host(c);
 }

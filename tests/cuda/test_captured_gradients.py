@@ -70,6 +70,11 @@ def test_kinds_of_places(score, mask):
     check((2, 4, 2, 70, 150, 16), torch.float16, score, mask)
 
 
+@pytest.mark.parametrize("score", ["all", "alibi", "of documents"])
+def test_float32(score):
+    check((2, 4, 2, 140, 70, 36), torch.float32, score, "documents")
+
+
 @pytest.mark.parametrize("how", ["mma", "wgmma"])
 @pytest.mark.parametrize("size", [8, 64, 128, 256])
 def test_sizes(size, how, monkeypatch):

@@ -1,4 +1,4 @@
-"""flex_attention of small floats without the scores in memory (codegen/ptx_attention.h): values and gradients against the
+"""flex_attention of small floats and float32 without the scores in memory (codegen/ptx_attention.h): values and gradients against the
 formula in doubles, blocks, captured tensors, and what is left to other operators."""
 
 import math
@@ -19,8 +19,8 @@ from wick.nn.attention.flex_attention import (
     or_masks,
 )
 
-# the result's and the probabilities' roundings; gradients have several of them
-TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3}
+# the result's and the probabilities' roundings; gradients have several of them. In f32 those of scores of up to 200
+TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float32: 1e-5}
 MOST = 400  # the longest sequence
 
 
@@ -128,6 +128,22 @@ def check(sizes, dtype, score, mask, scale=None, call=flex_attention, block=128)
 @pytest.mark.parametrize("score", scores("cpu"))
 def test_scores_and_masks(score, mask):
     check((1, 2, 2, 70, 150, 16), torch.float16, score, mask)
+
+
+@pytest.mark.parametrize(
+    "score, mask, size",
+    [
+        ("none", "by head", 4),
+        ("alibi", "window", 64),
+        ("relative", "documents", 36),
+        ("soft-capped", "causal", 16),
+        ("composite", "none", 132),
+        ("masking", "rows without keys", 16),
+        ("of batch", "prefix", 64),
+    ],
+)
+def test_float32(score, mask, size):
+    check((2, 2, 1, 140, 150, size), torch.float32, score, mask)
 
 
 @pytest.mark.parametrize("mask", ["none", "window", "documents", "rows without keys"])
@@ -270,7 +286,8 @@ def test_nothing_to_do(sizes):
 def test_what_does_not_fit_is_computed_with_all_scores():
     cases = (
         (small(1, 2, 20, 12), None, {}),
-        (small(1, 2, 20, 16, dtype=torch.float32), None, {}),
+        (small(1, 2, 20, 16, dtype=torch.float64), None, {}),
+        (small(1, 2, 20, 18, dtype=torch.float32), None, {}),
         (small(1, 2, 20, 16), lambda s, b, h, q, k: s - s.amax(-1, keepdim=True), {}),
         (small(1, 2, 20, 16), None, {"BLOCK_SIZE": 32}),
     )
