@@ -111,10 +111,13 @@ static wk_status load_there(wk__body *b, wk_tensor *t, wk__var *out) {
   return note_read(b, t, t, &at);
 }
 
-/* The only element of a captured tensor: a number of the host goes to the body's device. */
+/* The only element of a captured tensor: a number of the host goes to the body's device, which the tape, above this
+ * layer, would not see. */
 static wk_status load_one(wk__body *b, wk_tensor *t, wk__var *out) {
   if (!wk__is_one_element(t)) return wk__body_refuse("a tensor of several elements beside a score");
   if (t->ndim > 0 || t->device.type != WK_CPU || b->device.type == WK_CPU) return load_there(b, t, out);
+  if (t->keys & WK__KEY_AUTOGRAD && wk__thread.mode.grad_enabled)
+    return wk__body_refuse("a host's number requires grad");
   wk_value args[] = {wk__v_tensor(t), {0}, {.tag = WK_VALUE_DEVICE, .device = b->device}}, made = {0};
   WK_TRY(wk_call(WK__OP(_to_copy), args, NULL, &made));
   wk_status status = load_there(b, made.tensor, out);

@@ -32,7 +32,8 @@ typedef struct wk__body {
   wk_dtype dtype;  /* of the scores: float32 or float64 */
   wk_device device;
   bool failed;
-  bool running; /* the layer is on */
+  bool running;  /* the layer is on */
+  bool deriving; /* the tape runs: sums over dims of one element, of what is broadcast there, are no sums */
   wk__nest *nest;
   wk__recorder recorder;
   wk__shape_env *env;

@@ -135,6 +135,17 @@ static wk_status same_value(wk__body *b, wk_tensor *self, wk_value *result) {
   return wk__body_give(b, &spec, value, result);
 }
 
+/* The gradient of one element that others were computed with has the dims of these, which are summed. */
+static wk_status sum_of_one(wk__body *b, const wk_op *op, const wk_value *args, wk_value *result) {
+  wk__spec spec;
+  wk__var value;
+  wk__call call = {.op = op, .args = args, .specs = &spec, .compute_dtype = WK_DTYPE_NONE};
+  WK_TRY(op->meta(&call));
+  WK_TRY(wk__body_value(b, args[0].tensor, &value));
+  value = wk__k_cast(&b->recorder.handler, value, (wk_dtype)wk__dtypes[spec.dtype].compute);
+  return wk__body_give(b, &spec, value, result);
+}
+
 /* zeros_like and its kind: computed now, on the host, a constant of the body. */
 static wk_status take_constant(wk__body *b, wk_tensor *t, wk_value *result) {
   wk__loop_handler *h = &b->recorder.handler;
@@ -196,6 +207,7 @@ static wk_status record(wk__body *b, const wk_op *op, const wk_value *args, wk_t
   if (op->view) return wk__compute(op, args, NULL, results);
   if (op->tags & WK__TAG_SHAPES_ONLY) return constant(b, op, args, results);
   if (op->lower && op->tags & WK__TAG_POINTWISE) return pointwise(b, op, args, results);
+  if (b->deriving && op == WK__OP(sum_dim_IntList)) return sum_of_one(b, op, args, results);
   return op->compose ? parts(op, args, results) : wk__body_refuse("an operator that is not element by element");
 }
 

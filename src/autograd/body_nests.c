@@ -150,6 +150,7 @@ static wk_status run_tape(wk__body *b, wk_tensor *modified, wk_tensor *seed, wk_
     if (input->keys & WK__KEY_AUTOGRAD) inputs[count] = input, places[count++] = i;
   }
   if (!count || !(modified->keys & WK__KEY_AUTOGRAD)) return WK_OK;
+  b->deriving = true;
   wk_status status = wk__run_backward(&(wk__backward){.tensors = &modified,
                                                       .grads = &seed,
                                                       .count = 1,
@@ -157,6 +158,7 @@ static wk_status run_tape(wk__body *b, wk_tensor *modified, wk_tensor *seed, wk_
                                                       .input_count = count,
                                                       .allow_unused = true,
                                                       .out_grads = found});
+  b->deriving = false;
   for (int i = 0; i < count; i++) grads[places[i]] = found[i];
   return status;
 }

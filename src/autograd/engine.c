@@ -173,15 +173,26 @@ static wk_status run_result_hooks(task *t, bool create_graph) {
   return WK_OK;
 }
 
+/* dtype, device: values; none is the gradient's. */
+static wk_status convert(wk_tensor **grad, wk_value dtype, wk_value device) {
+  wk_value converted = {0};
+  WK_TRY(wk_call(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(*grad), dtype, device}, NULL, &converted));
+  wk__release(*grad);
+  *grad = converted.tensor;
+  return WK_OK;
+}
+
 /* Of a leaf that asks for another dtype than its own */
 static wk_status to_grad_dtype(const wk_tensor *leaf, wk_tensor **grad) {
   wk_dtype wanted = wk_get_grad_dtype(leaf);
   if (wanted == WK_DTYPE_NONE || (wk_dtype)(*grad)->dtype == wanted) return WK_OK;
-  wk_value cast = {0};
-  WK_TRY(wk_call(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(*grad), wk__v_dtype(wanted), {0}}, NULL, &cast));
-  wk__release(*grad);
-  *grad = cast.tensor;
-  return WK_OK;
+  return convert(grad, wk__v_dtype(wanted), (wk_value){0});
+}
+
+/* Of a number of one device that was computed with on another. */
+static wk_status to_device(const wk_tensor *leaf, wk_tensor **grad) {
+  if ((*grad)->ndim > 0 || wk__device_equal((*grad)->device, leaf->device)) return WK_OK;
+  return convert(grad, (wk_value){0}, (wk_value){.tag = WK_VALUE_DEVICE, .device = leaf->device});
 }
 
 /* A leaf's own hooks see its gradient before it is accumulated or given out. */
@@ -189,6 +200,7 @@ static wk_status run_leaf_hooks(task *t, wk_tensor *leaf) {
   if (!leaf || !leaf->autograd || !t->grads[0]) return WK_OK;
   wk__grad_watcher *watcher = wk__thread.mode.grad_watcher;
   if (WK_UNLIKELY(watcher != NULL)) watcher->leaf_reached(watcher->context, leaf);
+  WK_TRY(to_device(leaf, &t->grads[0]));
   if (WK_UNLIKELY(leaf->autograd->grad_dtype)) WK_TRY(to_grad_dtype(leaf, &t->grads[0]));
   return wk__run_grad_hooks(leaf->autograd->hooks, &t->grads[0]);
 }

@@ -6,6 +6,7 @@
 #define WITH(op, a, constant) wk__ptx_with(&w->text, op, a, constant)
 
 static int word(attention_writer *w) { return wk__ptx_words(&w->text, 1); }
+static bool is_half(const attention_writer *w) { return w->a->dtype == WK_FLOAT16; }
 
 /* ---- the start ---- */
 
@@ -18,7 +19,9 @@ static void find_places(attention_writer *w, int out[4], int row, int high) {
 
 void attention_begin(attention_writer *w, int tiles, int warps) {
   w->tiles = tiles, w->warps = warps;
-  w->steps = (w->a->size + 15) / 16, w->panels = (w->a->size + 63) / 64;
+  int widest = attention_widest(w->a);
+  w->steps = (w->a->size + 15) / 16, w->value_steps = (w->a->value_size + 15) / 16;
+  w->panels = (widest + 63) / 64, w->pitch = 64 * ((widest + 15) / 16) + 16;
   int tid = wk__ptx_special(&w->text, "%tid.x");
   w->lane = WITH("and.b32", tid, 31), w->warp = WITH("shr.u32", tid, 5);
   w->head = wk__ptx_special(&w->text, "%ctaid.y"), w->batch = wk__ptx_special(&w->text, "%ctaid.z");
@@ -49,7 +52,11 @@ int attention_head(attention_writer *w, int arg, int head) {
 
 /* A thread has piece t % 8 of rows t / 8 + 4 warps i. */
 void attention_copy(attention_writer *w, int to, int rows, int from, int stride_arg, int first, int limit) {
-  int each = 4 * w->warps, place = TWO("add.u32", to, w->copy_to), pieces = w->a->size / 8;
+  if (!attention_is_small(w->a)) {
+    attention_copy_floats(w, to, rows, from, stride_arg, first, limit);
+    return;
+  }
+  int each = 4 * w->warps, place = TWO("add.u32", to, w->copy_to), pieces = attention_size_of(w->a, stride_arg) / 8;
   int column = wk__ptx_long(&w->text), there = wk__ptx_predicate(&w->text);
   SAY("cvt.u64.u32 %%d%d, %%r%d", column, w->copy_chunk);
   SAY("add.s64 %%d%d, %%d%d, %%d%d", column, column, from);
@@ -59,7 +66,7 @@ void attention_copy(attention_writer *w, int to, int rows, int from, int stride_
     SAY("selp.b32 %%r%d, 16, 0, %%p%d", bytes, there);
     SAY("selp.b32 %%r%d, %%r%d, 0, %%p%d", row, row, there);
     int address = wk__ptx_advance(&w->text, column, stride_arg, row);
-    for (int p = 0; p < w->panels; p++) {
+    for (int p = 0; 8 * p < pieces; p++) {
       int whole = pieces - 8 * p, size = bytes, start = address;
       if (whole < 8) { /* pieces behind the head's last are zeros */
         int inside = wk__ptx_predicate(&w->text), none = wk__ptx_long(&w->text);
@@ -85,7 +92,7 @@ static void load_matrices(attention_writer *w, int out, int address, int offset,
 }
 
 static void multiply(attention_writer *w, int sums, int a, int b) {
-  const char *type = w->a->half ? "f16" : "bf16";
+  const char *type = is_half(w) ? "f16" : "bf16";
   SAY("mma.sync.aligned.m16n8k16.row.col.f32.%s.%s.f32 {%%r%d, %%r%d, %%r%d, %%r%d}, {%%r%d, %%r%d, %%r%d, %%r%d}, "
       "{%%r%d, %%r%d}, {%%r%d, %%r%d, %%r%d, %%r%d}",
       type, type, sums, sums + 1, sums + 2, sums + 3, a, a + 1, a + 2, a + 3, b, b + 1, sums, sums + 1, sums + 2,
@@ -94,7 +101,7 @@ static void multiply(attention_writer *w, int sums, int a, int b) {
 
 /* The base of each step's addresses in a panel: base + places. */
 static void add_places(attention_writer *w, int out[4], int base, const int places[4]) {
-  for (int s = 0; s < 4; s++) out[s] = s < w->steps ? TWO("add.u32", base, places[s]) : base;
+  for (int s = 0; s < 4; s++) out[s] = s < w->steps || s < w->value_steps ? TWO("add.u32", base, places[s]) : base;
 }
 
 static int own_rows(attention_writer *w, int base) {
@@ -145,7 +152,7 @@ static int moved(attention_writer *w, int description, int bytes) {
  */
 static void multiply_groups(attention_writer *w, int sums, int columns, int a, int fragments, int b, bool turned,
                             bool adds) {
-  const char *type = w->a->half ? "f16" : "bf16";
+  const char *type = is_half(w) ? "f16" : "bf16";
   wk__ptx_text *t = &w->text;
   int all = wk__ptx_predicate(t);
   SAY("setp.%s.u32 %%p%d, 0, 0", adds ? "eq" : "ne", all);
@@ -158,11 +165,11 @@ static void multiply_groups(attention_writer *w, int sums, int columns, int a, i
     wk__string_printf(&t->code, "}, %%d%d, %%d%d, %%p%d, 1, 1, 0, %d;\n", a, b, all, turned);
 }
 
-static void outer_of_groups(attention_writer *w, int sums, int a, int a_rows, int b, int b_rows, int count) {
+static void outer_of_groups(attention_writer *w, int sums, int a, int a_rows, int b, int b_rows, int count, int steps) {
   int group = WITH("shr.u32", w->warp, 2),
       left = describe(w, TWO("add.u32", a, WITH("mul.lo.u32", group, 64 * 128)), a_rows),
       right = describe(w, b, b_rows);
-  for (int s = 0; s < w->steps; s++) {
+  for (int s = 0; s < steps; s++) {
     int inside = s % 4 * 32;
     multiply_groups(w, sums, 8 * count, moved(w, left, s / 4 * a_rows * 128 + inside), -1,
                     moved(w, right, s / 4 * b_rows * 128 + inside), false, s > 0);
@@ -180,7 +187,7 @@ void attention_pack_into(attention_writer *w, int fragments, int p, int count) {
   for (int k = 0; k < count / 2; k++)
     for (int n = 0; n < 4; n++) {
       int from = p + (2 * k + n / 2) * 4 + n % 2 * 2;
-      SAY("cvt.rn.%s.f32 %%r%d, %%r%d, %%r%d", w->a->half ? "f16x2" : "bf16x2", fragments + 4 * k + n, from + 1, from);
+      SAY("cvt.rn.%s.f32 %%r%d, %%r%d, %%r%d", is_half(w) ? "f16x2" : "bf16x2", fragments + 4 * k + n, from + 1, from);
     }
 }
 
@@ -194,16 +201,21 @@ void attention_inner_packed(attention_writer *w, int sums, int fragments, int co
 
 /* ---- products ---- */
 
-void attention_outer(attention_writer *w, int sums, int a, int a_rows, int a_fragments, int b, int b_rows, int count) {
+void attention_outer(attention_writer *w, int sums, int a, int a_rows, int a_fragments, int b, int b_rows, int count,
+                     int steps) {
   if (w->groups) {
-    outer_of_groups(w, sums, a, a_rows, b, b_rows, count);
+    outer_of_groups(w, sums, a, a_rows, b, b_rows, count, steps);
+    return;
+  }
+  if (!attention_is_small(w->a)) {
+    attention_outer_floats(w, sums, a, b, count, steps);
     return;
   }
   attention_zero(w, sums, w->tiles * count * 4);
   int at_a[4] = {0}, at_b[4];
   if (a_fragments < 0) add_places(w, at_a, own_rows(w, a), w->place_rows);
   add_places(w, at_b, b, w->place_columns);
-  for (int s = 0; s < w->steps; s++) {
+  for (int s = 0; s < steps; s++) {
     int left = a_fragments < 0 ? wk__ptx_words(&w->text, 4 * w->tiles) : a_fragments + s * w->tiles * 4;
     for (int i = 0; a_fragments < 0 && i < w->tiles; i++)
       load_matrices(w, left + 4 * i, at_a[s % 4], s / 4 * a_rows * 128 + i * 16 * 128, false);
@@ -218,7 +230,7 @@ void attention_outer(attention_writer *w, int sums, int a, int a_rows, int a_fra
 
 static int pack(attention_writer *w, int low, int high) {
   int r = word(w);
-  SAY("cvt.rn.%s.f32 %%r%d, %%r%d, %%r%d", w->a->half ? "f16x2" : "bf16x2", r, high, low);
+  SAY("cvt.rn.%s.f32 %%r%d, %%r%d, %%r%d", is_half(w) ? "f16x2" : "bf16x2", r, high, low);
   return r;
 }
 
@@ -227,6 +239,10 @@ void attention_inner(attention_writer *w, int sums, int p, int count, int b, int
     int fragments = attention_pack(w, p, count);
     attention_fence(w);
     attention_inner_packed(w, sums, fragments, count, b, b_rows, panel, columns);
+    return;
+  }
+  if (!attention_is_small(w->a)) {
+    attention_inner_floats(w, sums, p, count, b, panel, columns);
     return;
   }
   int at[4], groups = columns / 8;
@@ -268,7 +284,7 @@ static void add_mask(attention_writer *w, int score, int there, int query, int k
     int small = wk__ptx_halves(&w->text, 1);
     SAY("mov.b16 %%h%d, 0", small);
     SAY("@%%p%d ld.global.b16 %%h%d, [%%d%d]", there, small, d);
-    if (w->a->half)
+    if (is_half(w))
       SAY("cvt.f32.f16 %%r%d, %%h%d", value, small);
     else
       SAY("cvt.u32.u16 %%r%d, %%h%d;\n\tshl.b32 %%r%d, %%r%d, 16", value, small, value, value);
@@ -426,7 +442,12 @@ void attention_draw(attention_writer *w, int row, int column, int i, int j, bool
 
 void attention_store(attention_writer *w, int sums, int factors, bool by_row, int at, int rows, int to, int stride_arg,
                      int limit, int panel, int columns) {
-  int groups = columns / 8, base = own_rows(w, at), g = WITH("shr.u32", w->lane, 2), g7 = WITH("shl.b32", g, 4);
+  if (!attention_is_small(w->a)) {
+    attention_store_floats(w, sums, factors, by_row, to, stride_arg, limit, panel, columns);
+    return;
+  }
+  int size = attention_size_of(w->a, stride_arg), groups = columns / 8, base = own_rows(w, at),
+      g = WITH("shr.u32", w->lane, 2), g7 = WITH("shl.b32", g, 4);
   int place =
       TWO("add.u32", TWO("add.u32", base, WITH("shl.b32", g, 7)), WITH("shl.b32", WITH("and.b32", w->lane, 3), 2));
   for (int j = 0; j < groups; j++) {
@@ -451,7 +472,7 @@ void attention_store(attention_writer *w, int sums, int factors, bool by_row, in
     int address = wk__ptx_advance(&w->text, chunk, stride_arg, r);
     SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", there, r, limit);
     for (int p = 0; p < (columns + 63) / 64; p++) {
-      int v = wk__ptx_words(&w->text, 4), pieces = w->a->size / 8 - 8 * (panel + p), may = there;
+      int v = wk__ptx_words(&w->text, 4), pieces = size / 8 - 8 * (panel + p), may = there;
       if (pieces < 8) {
         may = wk__ptx_predicate(&w->text);
         SAY("setp.lt.and.u32 %%p%d, %%r%d, %d, %%p%d", may, piece, pieces, there);
@@ -467,7 +488,7 @@ void attention_store(attention_writer *w, int sums, int factors, bool by_row, in
 /* ---- all ---- */
 
 static int captured_args(const wk__ptx_score_bodies *b) {
-  const wk__nest *nest = !b ? NULL : b->score ? b->score : b->masked;
+  const wk__nest *nest = !b ? NULL : b->reads ? b->reads : b->score ? b->score : b->masked;
   int count = 0;
   for (int k = WK__BODY_BUFFER_CAPTURED; nest && k < nest->buffer_count; k++)
     count += wk__ptx_captured_args(nest->buffers[k].ndim);
@@ -494,22 +515,22 @@ wk_status wk__ptx_write_attention(const wk__ptx_attention *a, const wk__ptx_scor
   w->a = a, w->bodies = bodies;
   w->groups = a->warpgroups;
   wk_status status = WK_OK;
-  int blocks = 1;
+  int blocks = 1, widest = attention_widest(a);
   switch (a->pass) {
     case WK__ATTENTION_FORWARD:
       status = attention_write_forward(w, out);
-      blocks = a->size <= 128 ? 2 : 1;
+      blocks = widest <= 128 ? 2 : 1;
       break;
     case WK__ATTENTION_DELTA:
       status = attention_write_delta(w, out);
       break;
     case WK__ATTENTION_KEYS:
       status = attention_write_keys(w, out);
-      blocks = a->size <= 64 ? 2 : 1;
+      blocks = widest <= 64 ? 2 : 1;
       break;
-    default:
+    default: /* dq, and what is as dq */
       status = attention_write_queries(w, out);
-      blocks = a->size <= 128 ? 2 : 1;
+      blocks = widest <= 128 ? 2 : 1;
   }
   wk__ptx_module m = {.entry = "wick",
                       .capability = a->capability,
@@ -517,7 +538,7 @@ wk_status wk__ptx_write_attention(const wk__ptx_attention *a, const wk__ptx_scor
                       .threads = out->threads,
                       .blocks = blocks,
                       .warpgroups = a->warpgroups && a->pass != WK__ATTENTION_DELTA};
-  if (w->groups) m.blocks = a->size <= 64 && a->pass != WK__ATTENTION_KEYS ? 2 : 1, out->shared += 1024;
+  if (w->groups) m.blocks = widest <= 64 && a->pass != WK__ATTENTION_KEYS ? 2 : 1, out->shared += 1024;
   status = finish(w, &m, status, &out->text);
   wk__free(w);
   return status;

@@ -1,18 +1,21 @@
-/* Attention's kernels in PTX: softmax(scale q k^T + mask) v of small floats, and its gradients, without the scores in
- * memory (Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023). Products on tensor cores (mma.sync, from
- * sm_80 on) with sums in f32; nothing is added in an order that may change, so results are the same bits every time.
+/* Attention's kernels in PTX: softmax(scale q k^T + mask) v of small floats and f32, and its gradients, without the
+ * scores in memory (Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023). Products on tensor cores
+ * (mma.sync, from sm_80 on) with sums in f32, of f32 by fused multiply-adds or as TF32; nothing is added in an order
+ * that may change, so results are the same bits every time, but for gradients of captured tensors, which are added
+ * atomically.
  *
  *   forward  a block has 64 or 128 queries of a head and goes along its keys; q stays, scores, probabilities and sums
  * are in registers. Leaves the logarithm of each row's sum. delta    sum(dout out) of each row. keys     dk and dv: a
  * block has 128 keys of a head and goes along the queries of all heads that share them, with the scores transposed, so
- * that they are operands of the next products as they lie in registers. queries  dq: as forward.
+ * that they are operands of the next products as they lie in registers. queries  dq: as forward. captured the gradients
+ * of what a body reads of captured tensors: as dq up to dS, which is not multiplied.
  *
  * Scores may be changed by bodies of their places (flex_attention): these are written where masks are applied. With a
  * table of blocks a kernel goes from block to block of which something is seen; of some all is, and the mask's body is
  * left out. The tiles of a kernel lie in one block: sizes of blocks are multiples of WK__ATTENTION_BLOCK.
  *
  * Dropout's mask is that of `_dropout_mask` of the f32 probabilities (..., T, S): Philox, numbered by the element.
- * Tests: tests/cuda/test_attention.py, tests/cuda/test_flex_attention.py. */
+ * Tests: tests/cuda/test_attention.py, tests/cuda/test_flex_attention.py, tests/cuda/test_captured_gradients.py. */
 #ifndef WICK_CODEGEN_PTX_ATTENTION_H
 #define WICK_CODEGEN_PTX_ATTENTION_H
 
@@ -23,6 +26,7 @@ typedef enum wk__ptx_attention_pass {
   WK__ATTENTION_DELTA,
   WK__ATTENTION_KEYS,
   WK__ATTENTION_QUERIES,
+  WK__ATTENTION_CAPTURED,
 } wk__ptx_attention_pass;
 
 /* Which queries see which keys, beside causality: all; where a bool is set; numbers are added to the scaled scores. */
@@ -37,22 +41,25 @@ typedef enum wk__ptx_scores_kind {
 
 /* All of it is the key that a kernel is found by: no padding. */
 typedef struct wk__ptx_attention {
-  uint8_t pass; /* wk__ptx_attention_pass */
-  uint8_t half; /* f16, else bf16 */
+  uint8_t pass;  /* wk__ptx_attention_pass */
+  uint8_t dtype; /* f16, bf16 or f32 */
   uint8_t causal;
   uint8_t mask; /* wk__ptx_mask */
   uint8_t dropout;
   uint8_t capability;
-  uint8_t warpgroups; /* wgmma, of sm_90 alone */
-  uint8_t scores;     /* wk__ptx_scores_kind; with bodies the mask, causality and dropout are none */
-  uint16_t size;      /* of a head: a multiple of 8, at most 256 */
+  uint8_t warpgroups;  /* wgmma, of sm_90 alone and small floats */
+  uint8_t scores;      /* wk__ptx_scores_kind; with bodies the mask, causality and dropout are none */
+  uint16_t tf32;       /* f32 is multiplied as TF32 */
+  uint16_t size;       /* of a head of q and k: a multiple of 8, of f32 of 4, at most 256 */
+  uint16_t value_size; /* of v, out and what is of their shape: the same */
 } wk__ptx_attention;
 enum { WK__ATTENTION_MOST_SIZE = 256, WK__ATTENTION_BLOCK = 128 };
 
 /* Nests (loop/score_nest.h) of f32 scores with the same captured tensors; NULL: it does nothing. masked: of a block of
- * which not all is seen. derivative: backward. */
+ * which not all is seen. derivative: backward. reads: of the pass for captured tensors, whose gradients are buffers of
+ * it, too. */
 typedef struct wk__ptx_score_bodies {
-  const wk__nest *score, *masked, *derivative;
+  const wk__nest *score, *masked, *derivative, *reads;
 } wk__ptx_score_bodies;
 
 /* Arguments, 8 bytes each. Addresses; strides in bytes; counts and numbers in the low word. */
@@ -88,7 +95,7 @@ typedef enum wk__ptx_attention_arg {
   WK__ATTENTION_BLOCK_KEYS,
   WK__ATTENTION_BLOCK_ROWS, /* blocks that queries lie in */
   WK__ATTENTION_BLOCK_COLUMNS,
-  WK__ATTENTION_ARGS /* with bodies the captured tensors' follow (codegen/ptx_scores.h) */
+  WK__ATTENTION_ARGS /* with bodies the captured tensors' follow, and their gradients' (codegen/ptx_scores.h) */
 } wk__ptx_attention_arg;
 
 typedef struct wk__ptx_attention_kernel {

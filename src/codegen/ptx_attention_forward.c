@@ -10,7 +10,7 @@ static int word(attention_writer *w) { return wk__ptx_words(&w->text, 1); }
 
 typedef struct forward {
   int keys;            /* of a step */
-  int scores, out;     /* (tiles, f->keys / 8, 4), (tiles, 2 steps, 4) */
+  int scores, out;     /* (tiles, f->keys / 8, 4), (tiles, 2 value_steps, 4) */
   int most, sum;       /* (tiles, 2) */
   int q, stage, other; /* words: shared memory of q and of the step's keys and values; bytes from it to the other's */
   int fragments;       /* of q; -1: read again each time */
@@ -72,9 +72,9 @@ static int exponentials(attention_writer *w, const forward *f, int i, int h) {
 }
 
 static void shrink(attention_writer *w, const forward *f, int i, int h, int factor) {
-  for (int j = 0; j < 2 * w->steps; j++)
+  for (int j = 0; j < 2 * w->value_steps; j++)
     for (int e = 0; e < 2; e++) {
-      int c = f->out + (i * 2 * w->steps + j) * 4 + 2 * h + e;
+      int c = f->out + (i * 2 * w->value_steps + j) * 4 + 2 * h + e;
       SAY("mul.f32 %%r%d, %%r%d, %%r%d", c, c, factor);
     }
 }
@@ -209,7 +209,7 @@ static void finish(attention_writer *w, const forward *f, int rows) {
   }
   SAY("bar.warp.sync 0xffffffff");
   attention_store(w, f->out, factors, true, f->q, rows, attention_head(w, WK__ATTENTION_OUT, w->head),
-                  WK__ATTENTION_OUT + 3, f->t, 0, 16 * w->steps);
+                  WK__ATTENTION_OUT + 3, f->t, 0, 16 * w->value_steps);
 }
 
 static void next_keys(attention_writer *w, const forward *f) {
@@ -227,13 +227,13 @@ static void one_step(attention_writer *w, forward *f) {
   SAY("@%%p%d bra L%d", more, last);
   copy_step(w, f, TWO("add.u32", f->stage, f->other), f->next);
   wk__ptx_label(&w->text, last);
-  attention_outer(w, f->scores, f->q, 16 * w->tiles * w->warps, f->fragments, f->stage, f->keys, f->keys / 8);
+  attention_outer(w, f->scores, f->q, 16 * w->tiles * w->warps, f->fragments, f->stage, f->keys, f->keys / 8, w->steps);
   mask(w, f);
   for (int i = 0; i < w->tiles; i++)
     for (int h = 0; h < 2; h++) shrink(w, f, i, h, exponentials(w, f, i, h));
   if (w->a->dropout) drop(w, f);
   attention_inner(w, f->out, f->scores, f->keys / 8, WITH("add.u32", f->stage, attention_tile_bytes(w, f->keys)),
-                  f->keys, 0, 16 * w->steps);
+                  f->keys, 0, 16 * w->value_steps);
   next_keys(w, f);
   SAY("add.u32 %%r%d, %%r%d, %%r%d;\n\tneg.s32 %%r%d, %%r%d", f->stage, f->stage, f->other, f->other, f->other);
 }
@@ -273,7 +273,8 @@ static void next_group_keys(attention_writer *w, const forward *f) {
 }
 
 static void multiply_values(attention_writer *w, const forward *f, int fragments) {
-  attention_inner_packed(w, f->out, fragments, f->keys / 8, stage_of(w, f, true, f->step), f->keys, 0, 16 * w->steps);
+  attention_inner_packed(w, f->out, fragments, f->keys / 8, stage_of(w, f, true, f->step), f->keys, 0,
+                         16 * w->value_steps);
 }
 
 static void group_steps(attention_writer *w, const forward *f, int rows, int done) {
@@ -284,7 +285,7 @@ static void group_steps(attention_writer *w, const forward *f, int rows, int don
   copy_values(w, f, f->step, f->key0);
   SAY("cp.async.commit_group;\n\tcp.async.wait_group 1;\n\tfence.proxy.async.shared::cta;\n\tbar.sync 0");
   attention_fence(w);
-  attention_outer(w, f->scores, f->q, rows, -1, stage_of(w, f, false, f->step), f->keys, f->keys / 8);
+  attention_outer(w, f->scores, f->q, rows, -1, stage_of(w, f, false, f->step), f->keys, f->keys / 8, w->steps);
   attention_wait(w, 0);
   mask(w, f);
   for (int h = 0; h < 2; h++) (void)exponentials(w, f, 0, h);
@@ -300,7 +301,7 @@ static void group_steps(attention_writer *w, const forward *f, int rows, int don
   copy_values(w, f, next, f->next);
   SAY("cp.async.commit_group");
   attention_fence(w);
-  attention_outer(w, f->scores, f->q, rows, -1, stage_of(w, f, false, next), f->keys, f->keys / 8);
+  attention_outer(w, f->scores, f->q, rows, -1, stage_of(w, f, false, next), f->keys, f->keys / 8, w->steps);
   multiply_values(w, f, fragments);
   attention_wait(w, 1);
   next_group_keys(w, f);
@@ -321,24 +322,31 @@ static void group_steps(attention_writer *w, const forward *f, int rows, int don
 
 /* ---- all ---- */
 
-static wk_status give(attention_writer *w, wk__ptx_attention_kernel *out, int rows, int stage) {
+static wk_status give(attention_writer *w, const forward *f, wk__ptx_attention_kernel *out, int rows, int stage) {
   SAY("ret");
   out->threads = 32 * w->warps, out->rows = rows;
-  out->shared = attention_tile_bytes(w, rows) + 2 * stage;
+  out->shared = attention_tile_bytes(w, rows) + 2 * stage + attention_scratch_bytes(w, f->keys / 8);
   return WK_OK;
 }
 
+/* Of f32 so few that two blocks have room in a multiprocessor's shared memory, up to heads of 128. */
+static int keys_of_step(const attention_writer *w) {
+  if (!attention_is_small(w->a)) return attention_widest(w->a) <= 64 ? 32 : 16;
+  return w->groups && attention_widest(w->a) > 64 ? 128 : 64;
+}
+
 wk_status attention_write_forward(attention_writer *w, wk__ptx_attention_kernel *out) {
-  forward f = {.keys = w->groups && w->a->size > 64 ? 128 : 64, .fragments = -1};
+  forward f = {.keys = keys_of_step(w), .fragments = -1};
   if (w->groups)
     attention_begin(w, 1, 8);
   else
-    attention_begin(w, w->a->size <= 128 ? 2 : 1, 4);
+    attention_begin(w, attention_widest(w->a) <= 128 ? 2 : 1, 4);
   int rows = 16 * w->tiles * w->warps, stage = 2 * attention_tile_bytes(w, f.keys), loop = w->text.labels++,
       done = w->text.labels++, none = wk__ptx_predicate(&w->text), more = wk__ptx_predicate(&w->text);
   begin(w, &f, rows);
   f.q = w->shared;
   f.stage = WITH("add.u32", w->shared, attention_tile_bytes(w, rows));
+  w->scratch = WITH("add.u32", f.stage, 2 * stage);
   f.other = word(w);
   SAY("mov.b32 %%r%d, %d", f.other, stage);
   attention_copy(w, f.q, rows, attention_head(w, WK__ATTENTION_Q, w->head), WK__ATTENTION_Q + 3, w->row0, f.t);
@@ -349,9 +357,9 @@ wk_status attention_write_forward(attention_writer *w, wk__ptx_attention_kernel 
     copy_step(w, &f, f.stage, f.key0);
   }
   f.scores = wk__ptx_words(&w->text, w->tiles * f.keys / 8 * 4),
-  f.out = wk__ptx_words(&w->text, w->tiles * 2 * w->steps * 4);
+  f.out = wk__ptx_words(&w->text, w->tiles * 2 * w->value_steps * 4);
   f.most = wk__ptx_words(&w->text, 2 * w->tiles), f.sum = wk__ptx_words(&w->text, 2 * w->tiles);
-  attention_zero(w, f.out, w->tiles * 2 * w->steps * 4);
+  attention_zero(w, f.out, w->tiles * 2 * w->value_steps * 4);
   attention_zero(w, f.sum, 2 * w->tiles);
   for (int n = 0; n < 2 * w->tiles; n++) SAY("mov.b32 %%r%d, 0fFF800000", f.most + n);
   SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", none, f.key0, f.end);
@@ -359,10 +367,10 @@ wk_status attention_write_forward(attention_writer *w, wk__ptx_attention_kernel 
     SAY("@%%p%d bra L%d", none, done);
     group_steps(w, &f, rows, done);
     finish(w, &f, rows);
-    return give(w, out, rows, stage);
+    return give(w, &f, out, rows, stage);
   }
   attention_arrived(w);
-  if (w->a->size <= 64) {
+  if (attention_widest(w->a) <= 64 && attention_is_small(w->a)) {
     f.fragments = wk__ptx_words(&w->text, w->tiles * w->steps * 4);
     attention_load_rows(w, f.fragments, f.q, rows);
   }
@@ -373,5 +381,5 @@ wk_status attention_write_forward(attention_writer *w, wk__ptx_attention_kernel 
   SAY("@%%p%d bra L%d", more, loop);
   wk__ptx_label(&w->text, done);
   finish(w, &f, rows);
-  return give(w, out, rows, stage);
+  return give(w, &f, out, rows, stage);
 }

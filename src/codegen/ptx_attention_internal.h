@@ -1,8 +1,9 @@
 /* Shared by the files that write attention's kernels: tiles in shared memory, products of them, scores.
  *
  * A tile lies in panels of 64 columns, a row of a panel in 128 bytes, of which 16-byte piece c is at c ^ row % 8: what
- * ldmatrix reads at once lies in different banks. A warp has `tiles` times 16 rows of a block's rows. Sums of a product
- * (rows, 8 columns) are four registers: rows g and g + 8, two neighbouring columns each, g = lane / 4. */
+ * ldmatrix reads at once lies in different banks. (Of f32: ptx_attention_floats.c.) A warp has `tiles` times 16 rows of
+ * a block's rows. Sums of a product (rows, 8 columns) are four registers: rows g and g + 8, two neighbouring columns
+ * each, g = lane / 4. */
 #ifndef WICK_CODEGEN_PTX_ATTENTION_INTERNAL_H
 #define WICK_CODEGEN_PTX_ATTENTION_INTERNAL_H
 
@@ -12,10 +13,13 @@
 typedef struct attention_writer {
   wk__ptx_text text;
   const wk__ptx_attention *a;
-  int tiles, warps; /* rows of a warp: 16 each; warps of a block */
-  bool groups;      /* products by wgmma: four warps together, of 64 rows; tiles is 1 */
-  int steps;        /* of 16 columns that a head has */
-  int panels;
+  int tiles, warps;                            /* rows of a warp: 16 each; warps of a block */
+  bool groups;                                 /* products by wgmma: four warps together, of 64 rows; tiles is 1 */
+  int steps;                                   /* of 16 columns that a head has, of q and k */
+  int value_steps;                             /* and of v and out */
+  int pitch;                                   /* f32: bytes from a row of a tile to the next one */
+  int scratch;                                 /* f32: word, shared memory of attention_scratch_bytes */
+  int panels;                                  /* of a tile: for either */
   int lane, warp, head, batch, key_head, row0; /* words; row0: the block's first row */
   int shared;                                  /* word: where shared memory begins */
   int place_rows[4], place_columns[4];         /* words: of ldmatrix, by step in a panel */
@@ -32,6 +36,19 @@ typedef struct attention_writer {
 
 #define ATTENTION_LOG2E 1.44269504088896341f
 
+/* A head's columns of either kind. */
+static inline int attention_widest(const wk__ptx_attention *a) {
+  return a->size > a->value_size ? a->size : a->value_size;
+}
+/* An operand's, by the place of its row's stride among the arguments. */
+static inline int attention_size_of(const wk__ptx_attention *a, int stride_arg) {
+  int arg = stride_arg - 3;
+  return arg == WK__ATTENTION_Q || arg == WK__ATTENTION_K || arg == WK__ATTENTION_DQ || arg == WK__ATTENTION_DK
+             ? a->size
+             : a->value_size;
+}
+static inline bool attention_is_small(const wk__ptx_attention *a) { return a->dtype != WK_FLOAT32; }
+
 /* A block of so many warps: the registers above. `row_block`: rows of a block. */
 void attention_begin(attention_writer *w, int tiles, int warps);
 /* An operand's head: its address as a long. `head`: a word. */
@@ -39,7 +56,9 @@ int attention_head(attention_writer *w, int arg, int head);
 /* Copies `rows` rows from row `first` (a word) on into shared memory at `to` (a word) by cp.async; rows from `limit` on
  * (a word) are zeros. */
 void attention_copy(attention_writer *w, int to, int rows, int from, int stride_arg, int first, int limit);
-static inline int attention_tile_bytes(const attention_writer *w, int rows) { return w->panels * rows * 128; }
+static inline int attention_tile_bytes(const attention_writer *w, int rows) {
+  return attention_is_small(w->a) ? w->panels * rows * 128 : w->pitch * rows;
+}
 void attention_zero(attention_writer *w, int first, int count);
 
 /* With groups products are under way when the functions return: this waits until at most `left` of them are. */
@@ -50,8 +69,9 @@ void attention_fence(attention_writer *w);
 void attention_arrived(attention_writer *w);
 
 /* sums (tiles, count, 4) = A B': A the warp's rows of a tile of `a_rows` at `a`, B `count` times 8 rows of one of
- * `b_rows` at `b`; over the head's columns. `a_fragments`: (tiles, steps, 4) that are there already; or -1. */
-void attention_outer(attention_writer *w, int sums, int a, int a_rows, int a_fragments, int b, int b_rows, int count);
+ * `b_rows` at `b`; over `steps` times 16 columns. `a_fragments`: (tiles, steps, 4) that are there already; or -1. */
+void attention_outer(attention_writer *w, int sums, int a, int a_rows, int a_fragments, int b, int b_rows, int count,
+                     int steps);
 void attention_load_rows(attention_writer *w, int fragments, int a, int a_rows);
 /* sums (tiles, columns / 8, 4) += P B: P (tiles, count, 4) as f32 in registers, rounded here; B `count` times 8 rows of
  * a tile at `b`; columns from panel `panel` on. */
@@ -73,6 +93,16 @@ void attention_draw_begin(attention_writer *w, int seed, int offset); /* longs *
  * `to`. */
 void attention_store(attention_writer *w, int sums, int factors, bool by_row, int at, int rows, int to, int stride_arg,
                      int limit, int panel, int columns);
+
+/* ---- ptx_attention_floats.c: what the functions above do for f32 ---- */
+
+/* Shared memory that products with P of `count` times 8 columns need; small floats: none. */
+int attention_scratch_bytes(const attention_writer *w, int count);
+void attention_copy_floats(attention_writer *w, int to, int rows, int from, int stride_arg, int first, int limit);
+void attention_outer_floats(attention_writer *w, int sums, int a, int b, int count, int steps);
+void attention_inner_floats(attention_writer *w, int sums, int p, int count, int b, int panel, int columns);
+void attention_store_floats(attention_writer *w, int sums, int factors, bool by_row, int to, int stride_arg, int limit,
+                            int panel, int columns);
 
 /* ---- ptx_attention_scores.c: kinds with bodies ---- */
 

@@ -85,6 +85,7 @@ void attention_walk_find(attention_writer *w, const attention_walk *walk, int fr
 /* ================================================ bodies ================================================ */
 
 enum { MOST_TILES = 2, MOST_COUNT = 16 };
+enum { COLUMN_LANES = 3, ROW_LANES = 28 }; /* bits of a lane's number */
 
 /* The step's places, each at most the last: what a body is told of scores that are not there. */
 typedef struct step_places {
@@ -108,7 +109,10 @@ static void find_places(attention_writer *w, const attention_step *s, step_place
                                     .queries = s->turned ? out->columns : out->rows,
                                     .keys = s->turned ? out->rows : out->columns,
                                     .query_count = s->turned ? columns : rows,
-                                    .key_count = s->turned ? rows : columns};
+                                    .key_count = s->turned ? rows : columns,
+                                    .lane = w->lane,
+                                    .query_lanes = s->turned ? COLUMN_LANES : ROW_LANES,
+                                    .key_lanes = s->turned ? ROW_LANES : COLUMN_LANES};
 }
 
 static void find_ends(attention_writer *w, const attention_step *s, step_places *out) {
@@ -137,9 +141,13 @@ typedef struct element {
   int i, j, e;
 } element;
 
+static int query_of(const attention_step *s, element at) {
+  return s->turned ? 2 * at.j + at.e % 2 : 2 * at.i + at.e / 2;
+}
+static int key_of(const attention_step *s, element at) { return s->turned ? 2 * at.i + at.e / 2 : 2 * at.j + at.e % 2; }
+
 static void run_body(wk__ptx_scores *body, const attention_step *s, element at, int score, int gradient, int out) {
-  int row = 2 * at.i + at.e / 2, column = 2 * at.j + at.e % 2;
-  if (body) wk__ptx_scores_element(body, s->turned ? column : row, s->turned ? row : column, score, gradient, out);
+  if (body) wk__ptx_scores_element(body, query_of(s, at), key_of(s, at), score, gradient, out);
 }
 
 /* Along the columns: what a body knows of one is used up soon. */
@@ -213,12 +221,12 @@ typedef struct slopes {
   int slopes, logarithms, deltas;
 } slopes;
 
-/* P = exp(body(score) - logarithm); dS = derivative(score, P (dP - delta)). Where P is 0 nothing flows, whatever the
- * derivative makes of a score that does not count. */
+/* P = exp(body(score) - logarithm); dS = derivative(score, P (dP - delta)), of which `reads` makes the captured
+ * tensors' gradients. Where P is 0 nothing flows, whatever the derivatives make of a score that does not count. */
 static void one_slope(attention_writer *w, const attention_step *s, const slopes *f, element at, wk__ptx_scores *body,
-                      wk__ptx_scores *derivative) {
+                      wk__ptx_scores *derivative, wk__ptx_scores *reads) {
   int place = (at.i * s->count + at.j) * 4 + at.e, score = s->scores + place, slope = f->slopes + place;
-  int query = s->turned ? 2 * at.j + at.e % 2 : 2 * at.i + at.e / 2, p = word(w), counts = wk__ptx_predicate(&w->text);
+  int query = query_of(s, at), p = word(w), counts = wk__ptx_predicate(&w->text);
   SAY("mul.f32 %%r%d, %%r%d, %%r%d", score, score, f->places.scale);
   SAY("mov.b32 %%r%d, %%r%d", p, score);
   run_body(body, s, at, score, score, p);
@@ -227,16 +235,20 @@ static void one_slope(attention_writer *w, const attention_step *s, const slopes
   SAY("ex2.approx.ftz.f32 %%r%d, %%r%d", p, p);
   SAY("sub.f32 %%r%d, %%r%d, %%r%d", slope, slope, f->deltas + query);
   SAY("mul.f32 %%r%d, %%r%d, %%r%d", slope, slope, p);
-  run_body(derivative, s, at, score, slope, slope);
   SAY("setp.neu.f32 %%p%d, %%r%d, 0f00000000", counts, p); /* a NaN too */
+  if (reads) wk__ptx_scores_add(reads, query, key_of(s, at), score, slope, counts);
+  run_body(derivative, s, at, score, slope, slope);
   SAY("selp.b32 %%r%d, %%r%d, 0, %%p%d", slope, slope, counts);
   SAY("mov.b32 %%r%d, %%r%d", score, p);
 }
 
 static void write_slopes(attention_writer *w, const attention_step *s, const wk__nest *nest, void *context) {
   slopes *f = context;
-  wk__ptx_scores *body = open_body(w, nest, &f->places), *derivative = open_body(w, w->bodies->derivative, &f->places);
-  EACH_ELEMENT(w, s, at) one_slope(w, s, f, at, body, derivative);
+  const wk__ptx_score_bodies *b = w->bodies;
+  wk__ptx_scores *body = open_body(w, nest, &f->places), *derivative = open_body(w, b->derivative, &f->places),
+                 *reads = open_body(w, b->reads, &f->places);
+  EACH_ELEMENT(w, s, at) one_slope(w, s, f, at, body, derivative, reads);
+  close_body(reads);
   close_body(derivative);
   close_body(body);
 }

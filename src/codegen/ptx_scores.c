@@ -15,6 +15,7 @@ struct wk__ptx_scores {
   ptx_writer w;
   uint64_t *written; /* by instruction: for which queries or keys (bits) its value is there */
   range *ranges;     /* by instruction, of i64 values: what they may be */
+  int *sums;         /* by instruction that adds at a place that elements share: words, one a place */
   ptx_scores_names names;
   wk__ptx_shape shape;
   wk__ptx_text *text;
@@ -22,6 +23,7 @@ struct wk__ptx_scores {
   const wk__ptx_score_places *places;
   wk__ptx_scores_state *state;
   int score, gradient, out; /* words: of the element that is written */
+  int counts;               /* predicate: of an element whose gradients are added */
 };
 
 /* Lines go where the kernel's do. */
@@ -105,6 +107,9 @@ static range range_of(const wk__ptx_scores *s, const wk__instr *i) {
 
 /* An index is 0 where it is a loop's: others were not met. */
 static bool is_written(const wk__nest *nest, const wk__instr *i) {
+  if (i->op == WK__LOOP_store_add)
+    return nest->buffers[nest->accesses[i->extra].buffer].dtype == WK_FLOAT32 &&
+           nest->instrs[i->operands[0]].dtype == WK_FLOAT32;
   wk__loop_class class = wk__loop_class_of(i->op);
   bool of_size = i->op == WK__LOOP_check_index && wk__sym_kind_of(i->expression) == WK__SYM_BUFFER_SIZE &&
                  wk__sym_index(i->expression) / WK__BUFFER_DIMS >= WK__BODY_BUFFER_CAPTURED &&
@@ -135,6 +140,19 @@ static void write_param(wk__ptx_scores *s, const wk__instr *i, const char *out, 
   ptx_line(&s->w, "cvt.u64.u32 %s, %%r%d;", out, word);
 }
 
+/* The element of a captured tensor, or of its gradient, that an instruction's access is at. */
+static reg_name write_address(wk__ptx_scores *s, const wk__instr *i, int k) {
+  ptx_writer *w = &s->w;
+  const wk__access *at = &w->nest->accesses[i->extra];
+  reg_name address = ptx_load_arg(w, WK__PTX_BASE, i->extra, 0);
+  for (int d = 0; d < at->ndim; d++) {
+    if (!at->indirect[d]) continue;
+    reg_name stride = ptx_load_arg(w, WK__PTX_INDIRECT, i->extra, d), index = ptx_value(w, at->indirect[d], k);
+    ptx_line(w, "mad.lo.s64 %s, %s, %s, %s;", address.text, index.text, stride.text, address.text);
+  }
+  return address;
+}
+
 static void write_load(wk__ptx_scores *s, const wk__instr *i, const char *out, int k) {
   ptx_writer *w = &s->w;
   const wk__access *at = &w->nest->accesses[i->extra];
@@ -142,13 +160,73 @@ static void write_load(wk__ptx_scores *s, const wk__instr *i, const char *out, i
     ptx_line(w, "mov.b32 %s, %%r%d;", out, at->buffer == WK__BODY_BUFFER_SCORES ? s->score : s->gradient);
     return;
   }
-  reg_name address = ptx_load_arg(w, WK__PTX_BASE, i->extra, 0);
-  for (int d = 0; d < at->ndim; d++) {
-    if (!at->indirect[d]) continue;
-    reg_name stride = ptx_load_arg(w, WK__PTX_INDIRECT, i->extra, d), index = ptx_value(w, at->indirect[d], k);
-    ptx_line(w, "mad.lo.s64 %s, %s, %s, %s;", address.text, index.text, stride.text, address.text);
+  ptx_load_constant(w, w->nest->buffers[at->buffer].dtype, out, write_address(s, i, k));
+}
+
+/* ---- additions to gradients ---- */
+
+static uint8_t place_of(const wk__ptx_scores *s, int v) {
+  return places_need(s, &s->w.nest->accesses[ptx_instr(&s->w, v)->extra]);
+}
+
+/* How many places of that kind a thread has. */
+static int place_count(const wk__ptx_scores *s, uint8_t place) {
+  return place == OF_QUERY ? s->places->query_count : place == OF_KEY ? s->places->key_count : 1;
+}
+
+static void write_addition(wk__ptx_scores *s, int v, int k) {
+  ptx_writer *w = &s->w;
+  const wk__instr *i = ptx_instr(w, v);
+  uint8_t place = place_of(s, v);
+  reg_name value = ptx_value(w, i->operands[0], k);
+  if (place == OF_BOTH) {
+    ptx_line(w, "@%%p%d red.global.add.f32 [%s], %s;", s->counts, write_address(s, i, k).text, value.text);
+    return;
   }
-  ptx_load_constant(w, w->nest->buffers[at->buffer].dtype, out, address);
+  int keys = s->places->key_count, sum = s->sums[v] + (place == OF_QUERY ? k / keys : place == OF_KEY ? k % keys : 0);
+  ptx_line(w, "@%%p%d add.f32 %%r%d, %%r%d, %s;", s->counts, sum, sum, value.text);
+}
+
+/* The sum over the lanes whose numbers differ by `bits`, of which the one with none of these adds it. */
+static void add_over_lanes(wk__ptx_scores *s, int sum, int bits, reg_name address) {
+  ptx_writer *w = &s->w;
+  reg_name other = ptx_new(w, "b32"), first = ptx_new(w, "pred");
+  for (int bit = 1; bit < 32; bit *= 2) {
+    if (!(bits & bit)) continue;
+    ptx_line(w, "shfl.sync.bfly.b32 %s, %%r%d, %d, 31, 0xffffffff;", other.text, sum, bit);
+    ptx_line(w, "add.f32 %%r%d, %%r%d, %s;", sum, sum, other.text);
+  }
+  ptx_line(w, "and.b32 %s, %%r%d, %d;", other.text, s->places->lane, bits);
+  ptx_line(w, "setp.eq.u32 %s, %s, 0;", first.text, other.text);
+  ptx_line(w, "@%s red.global.add.f32 [%s], %%r%d;", first.text, address.text, sum);
+}
+
+/* An instruction that adds at a place that a thread's elements share. */
+static bool has_sums(const wk__ptx_scores *s, int v) {
+  return ptx_instr(&s->w, v)->op == WK__LOOP_store_add && place_of(s, v) != OF_BOTH;
+}
+
+/* What several elements have added, once all are written. */
+static void write_sums(wk__ptx_scores *s) {
+  const wk__ptx_score_places *p = s->places;
+  for (int v = 1; v < (int)s->w.nest->instr_count; v++) {
+    if (!has_sums(s, v)) continue;
+    uint8_t place = place_of(s, v);
+    int bits = (place == OF_QUERY ? 0 : p->query_lanes) | (place == OF_KEY ? 0 : p->key_lanes);
+    for (int n = 0; n < place_count(s, place); n++) {
+      int element = place == OF_QUERY ? n * p->key_count : n;
+      add_over_lanes(s, s->sums[v] + n, bits, write_address(s, ptx_instr(&s->w, v), element));
+    }
+  }
+}
+
+static void begin_sums(wk__ptx_scores *s) {
+  for (int v = 1; v < (int)s->w.nest->instr_count; v++) {
+    if (!has_sums(s, v)) continue;
+    int count = place_count(s, place_of(s, v));
+    s->sums[v] = wk__ptx_words(s->text, count);
+    for (int n = 0; n < count; n++) wk__ptx_say(s->text, "mov.b32 %%r%d, 0", s->sums[v] + n);
+  }
 }
 
 /* ---- what is not as elsewhere: approximate functions, narrow integers ---- */
@@ -225,6 +303,10 @@ static bool write_shortcut(wk__ptx_scores *s, int v, int k) {
 static void write_instr(wk__ptx_scores *s, int v, int k) {
   ptx_writer *w = &s->w;
   const wk__instr *i = ptx_instr(w, v);
+  if (i->op == WK__LOOP_store_add) {
+    write_addition(s, v, k);
+    return;
+  }
   if (i->op == WK__LOOP_store) {
     ptx_line(w, "mov.b32 %%r%d, %s;", s->out, ptx_value(w, i->operands[0], k).text);
     return;
@@ -261,8 +343,9 @@ static bool prepare(wk__ptx_scores *s, const wk__nest *nest) {
   s->names.needs = wk__alloc_zeroed(count);
   s->ranges = wk__alloc_zeroed(count * sizeof *s->ranges);
   s->written = wk__alloc_zeroed(count * sizeof *s->written);
+  s->sums = wk__alloc_zeroed(count * sizeof *s->sums);
   s->w.varies = wk__alloc_zeroed(count * sizeof *s->w.varies);
-  if (!s->names.needs || !s->ranges || !s->written || !s->w.varies) return false;
+  if (!s->names.needs || !s->ranges || !s->written || !s->sums || !s->w.varies) return false;
   s->w.nest = nest, s->w.shape = &s->shape, s->w.scores = &s->names, s->w.whole = true;
   s->w.expression_count = wk__nest_expressions(nest, s->w.expressions);
   for (int v = 1; v < (int)count; v++) {
@@ -276,6 +359,7 @@ static void destroy(wk__ptx_scores *s) {
   wk__free(s->names.needs);
   wk__free(s->ranges);
   wk__free(s->written);
+  wk__free(s->sums);
   wk__free(s->w.varies);
   wk__free(s);
 }
@@ -295,15 +379,16 @@ wk__ptx_scores *wk__ptx_scores_begin(wk__ptx_text *text, const wk__nest *nest, c
     return NULL;
   }
   if (!all_is_written(nest)) state->unsupported = true;
+  begin_sums(s);
   enter(s);
   ptx_line(&s->w, "{");
   leave(s);
   return s;
 }
 
-void wk__ptx_scores_element(wk__ptx_scores *s, int query, int key, int score, int gradient, int out) {
+static void write_element(wk__ptx_scores *s, int query, int key, int score, int gradient) {
   if (s->state->unsupported) return;
-  s->score = score, s->gradient = gradient, s->out = out;
+  s->score = score, s->gradient = gradient;
   enter(s);
   write_shared(s, query, key);
   ptx_line(&s->w, "{");
@@ -313,8 +398,19 @@ void wk__ptx_scores_element(wk__ptx_scores *s, int query, int key, int score, in
   leave(s);
 }
 
+void wk__ptx_scores_element(wk__ptx_scores *s, int query, int key, int score, int gradient, int out) {
+  s->out = out;
+  write_element(s, query, key, score, gradient);
+}
+
+void wk__ptx_scores_add(wk__ptx_scores *s, int query, int key, int score, int gradient, int counts) {
+  s->counts = counts;
+  write_element(s, query, key, score, gradient);
+}
+
 void wk__ptx_scores_end(wk__ptx_scores *s) {
   enter(s);
+  if (!s->state->unsupported) write_sums(s);
   ptx_line(&s->w, "}");
   leave(s);
   s->state->tables |= s->w.tables;

@@ -50,7 +50,7 @@ bool wk__cuda_fuses_attention(wk_device device) {
 /* Rows of 16-byte pieces: the tensor, or a copy that the scope owns. */
 wk_tensor *wk__cuda_attention_rows(wk_tensor *t) {
   bool fits = wk__size(t, 3) <= 1 || wk__stride(t, 3) == 1;
-  for (int d = 0; d < 3; d++) fits &= wk__size(t, d) <= 1 || wk__stride(t, d) % 8 == 0;
+  for (int d = 0; d < 3; d++) fits &= wk__size(t, d) <= 1 || wk__stride(t, d) * wk__itemsize(t) % 16 == 0;
   return fits && (uintptr_t)wk__address(t) % 16 == 0 ? t : wk_clone(t, "contiguous_format");
 }
 
@@ -104,7 +104,7 @@ static void set_dropout(attention *a, double p, const wk_tensor *state, int64_t 
   a->args[WK__ATTENTION_KEPT] = wk__cuda_float_bits((float)wk__dropout_scale(WK__OP(_dropout), p, WK_FLOAT32));
 }
 
-void wk__cuda_attention_begin(attention *a, const wk_tensor *q, const wk_tensor *k, bool causal,
+void wk__cuda_attention_begin(attention *a, const wk_tensor *q, const wk_tensor *k, const wk_tensor *v, bool causal,
                               const wk_value *scale) {
   double factor = wk__value_is_real(scale) ? scale->number : 1 / sqrt((double)wk__size(q, 3));
   *a = (attention){.find = find_plain,
@@ -115,11 +115,14 @@ void wk__cuda_attention_begin(attention *a, const wk_tensor *q, const wk_tensor 
                    .key_heads = wk__size(k, 1),
                    .queries = wk__size(q, 2),
                    .keys = wk__size(k, 2)};
-  a->kind = (wk__ptx_attention){.half = q->dtype == WK_FLOAT16,
+  bool groups = wk__dtype_is_small_float(q->dtype) && wk__size(q, 3) <= 128 && wk__size(v, 3) <= 128;
+  a->kind = (wk__ptx_attention){.dtype = q->dtype,
                                 .causal = causal,
                                 .capability = (uint8_t)a->stream->device->capability,
-                                .warpgroups = wk__size(q, 3) <= 128 && wk__cuda_has_warpgroups(a->stream->device),
-                                .size = (uint16_t)wk__size(q, 3)};
+                                .warpgroups = groups && wk__cuda_has_warpgroups(a->stream->device),
+                                .tf32 = q->dtype == WK_FLOAT32 && wk__cuda_switches.products_tf32,
+                                .size = (uint16_t)wk__size(q, 3),
+                                .value_size = (uint16_t)wk__size(v, 3)};
   a->args[WK__ATTENTION_HEADS] = a->heads;
   a->args[WK__ATTENTION_GROUP] = a->heads / wk__max(a->key_heads, 1);
   a->args[WK__ATTENTION_T] = a->queries, a->args[WK__ATTENTION_S] = a->keys;
@@ -143,19 +146,23 @@ static int addresses_of(const attention *a, wk__cuda_address *out) {
   return count;
 }
 
+static const char *name_of(int dtype) { return dtype == WK_FLOAT32 ? "f32" : dtype == WK_FLOAT16 ? "f16" : "bf16"; }
+
 wk_status wk__cuda_attention_run(attention *a, wk__ptx_attention_pass pass) {
-  static const char *const names[] = {"attention", "attention delta", "attention dk, dv", "attention dq"};
+  static const char *const names[] = {"attention", "attention delta", "attention dk, dv", "attention dq",
+                                      "attention captured"};
   const wk__cuda_written *k;
   bool by_keys = pass == WK__ATTENTION_KEYS, groups = a->kind.warpgroups;
   int64_t rows = by_keys ? a->keys : a->queries, heads = by_keys ? a->key_heads : a->heads;
   if (rows == 0 || heads == 0 || a->batch == 0) return WK_OK;
   a->kind.pass = (uint8_t)pass;
-  if (by_keys && a->kind.size <= 64) a->kind.warpgroups = false; /* two blocks of mma.sync were faster */
+  if (by_keys && a->kind.size <= 64 && a->kind.value_size <= 64)
+    a->kind.warpgroups = false; /* two blocks of mma.sync were faster */
   WK_TRY(wk__cuda_enter(a->stream->device));
   WK_TRY(a->find(a, &k));
   a->kind.warpgroups = groups;
   CUevent begin;
-  wk__cuda_address addresses[WK__ATTENTION_ARGS + WK__BODY_MAX_CAPTURED];
+  wk__cuda_address addresses[WK__ATTENTION_ARGS + WK__ATTENTION_MOST_CAPTURED];
   int address_count = addresses_of(a, addresses);
   unsigned blocks = (unsigned)(wk__ceil_div(rows, k->rows) * k->parts);
   wk__cuda_time_begin(a->stream, &begin);
@@ -171,7 +178,7 @@ wk_status wk__cuda_attention_run(attention *a, wk__ptx_attention_pass pass) {
   if (WK_LIKELY(!begin)) return status;
   char name[WK__CUDA_NAME_BYTES];
   (void)snprintf(name, sizeof name, "%s%s %s %lldx%lldx%lldx%lldx%d", a->kind.scores ? "flex " : "", names[pass],
-                 a->kind.half ? "f16" : "bf16", (long long)a->batch, (long long)a->heads, (long long)a->queries,
+                 name_of(a->kind.dtype), (long long)a->batch, (long long)a->heads, (long long)a->queries,
                  (long long)a->keys, a->kind.size);
   wk__cuda_time_end(a->stream, begin, name);
   return status;
@@ -183,7 +190,7 @@ wk_tensor *wk__cuda_attention_deltas(attention *a, wk_tensor *rows) {
   if (!deltas) return NULL;
   a->args[WK__ATTENTION_DELTAS] = (int64_t)(uintptr_t)wk__address(deltas);
   attention plain = *a;
-  plain.kind.causal = plain.kind.warpgroups = plain.kind.scores = plain.kind.dropout = false;
+  plain.kind.causal = plain.kind.warpgroups = plain.kind.scores = plain.kind.tf32 = plain.kind.dropout = false;
   plain.kind.mask = 0;
   plain.find = find_plain, plain.arg_count = WK__ATTENTION_ARGS, plain.address_count = 0;
   return wk__cuda_attention_run(&plain, WK__ATTENTION_DELTA) == WK_OK ? deltas : NULL;
@@ -217,7 +224,9 @@ static bool library_goes_first(const wk__cudnn_attention *k, const attention *a)
   enum { LEAST_QUERIES = 128, LEAST_OF_GRADIENTS = 1024, LARGE = 128 };
   const double least_work = 1 << 28; /* multiplications */
   const char *who = getenv("WICK_CUDA_ATTENTION");
-  if (!wk__cuda_switches.cudnn || !wk__cuda_switches.cudnn_attention || a->kind.mask || a->kind.dropout) return false;
+  if (!wk__cuda_switches.cudnn || !wk__cuda_switches.cudnn_attention) return false;
+  if (a->kind.mask || a->kind.dropout || a->kind.dtype == WK_FLOAT32 || a->kind.value_size != a->kind.size)
+    return false;
   if (k->gradients && (wk__cuda_switches.deterministic || k->heads != k->key_heads)) return false;
   if (who && (strcmp(who, "own") == 0 || strcmp(who, "cudnn") == 0)) return *who == 'c';
   double work = (double)(k->batch * k->heads) * (double)(k->queries * k->keys * k->size);
@@ -237,7 +246,7 @@ static float scale_of(const attention *a) {
 static wk_status by_library(const attention *a, wk_tensor *const operands[WK__CUDNN_OPERANDS], bool *out_done) {
   uint64_t addresses[WK__CUDNN_OPERANDS] = {0};
   wk__cudnn_attention kind = {.gradients = operands[WK__CUDNN_DOUT] != NULL,
-                              .half = a->kind.half,
+                              .half = a->kind.dtype == WK_FLOAT16,
                               .causal = a->kind.causal,
                               .batch = a->batch,
                               .heads = a->heads,
@@ -262,7 +271,7 @@ static wk_status run_forward(wk__call *c, double p, bool causal, const wk_tensor
   wk_tensor *q = wk__cuda_attention_rows(c->args[A_query].tensor), *k = wk__cuda_attention_rows(c->args[A_key].tensor),
             *value = wk__cuda_attention_rows(c->args[A_value].tensor);
   if (!q || !k || !value) return wk_error_category();
-  wk__cuda_attention_begin(&a, q, k, causal, scale);
+  wk__cuda_attention_begin(&a, q, k, value, causal, scale);
   if (p > 0) WK_TRY(check_drawn(&a));
   wk__cuda_attention_set(&a, WK__ATTENTION_Q, q), wk__cuda_attention_set(&a, WK__ATTENTION_K, k),
       wk__cuda_attention_set(&a, WK__ATTENTION_V, value);
@@ -299,7 +308,7 @@ static wk_status backward(wk__call *c) {
             *g = wk__cuda_attention_rows(c->args[A_grad_out].tensor),
             *out = wk__cuda_attention_rows(c->args[A_out].tensor), *sums = c->args[A_logsumexp].tensor;
   if (!q || !k || !value || !g || !out) return wk_error_category();
-  wk__cuda_attention_begin(&a, q, k, wk__arg_bool(c, A_is_causal), &c->args[A_scale]);
+  wk__cuda_attention_begin(&a, q, k, value, wk__arg_bool(c, A_is_causal), &c->args[A_scale]);
   wk__cuda_attention_set(&a, WK__ATTENTION_Q, q), wk__cuda_attention_set(&a, WK__ATTENTION_K, k),
       wk__cuda_attention_set(&a, WK__ATTENTION_V, value);
   wk__cuda_attention_set(&a, WK__ATTENTION_OUT, out), wk__cuda_attention_set(&a, WK__ATTENTION_DOUT, g);

@@ -9,7 +9,11 @@
 #include "cuda/recording.h"
 #include "cuda/written.h"
 
-enum { WK__ATTENTION_CAPTURED_ARGS = WK__BODY_MAX_CAPTURED * (1 + 2 * WK__NEST_MAX_DIMS) };
+/* Captured tensors and their gradients. */
+enum {
+  WK__ATTENTION_MOST_CAPTURED = 2 * WK__BODY_MAX_CAPTURED,
+  WK__ATTENTION_CAPTURED_ARGS = WK__ATTENTION_MOST_CAPTURED * (1 + 2 * WK__NEST_MAX_DIMS)
+};
 
 typedef struct wk__cuda_attention wk__cuda_attention;
 struct wk__cuda_attention {
@@ -19,15 +23,15 @@ struct wk__cuda_attention {
   const void *context;                                                          /* of it; borrowed */
   int64_t args[WK__ATTENTION_ARGS + WK__ATTENTION_CAPTURED_ARGS];
   int arg_count;
-  wk__cuda_address addresses[WK__BODY_MAX_CAPTURED]; /* among the arguments from WK__ATTENTION_ARGS on */
+  wk__cuda_address addresses[WK__ATTENTION_MOST_CAPTURED]; /* among the arguments from WK__ATTENTION_ARGS on */
   int address_count;
   int64_t batch, heads, key_heads, queries, keys;
   wk__cuda_drawn drawn; /* forward, with dropout */
 };
 
-/* Kind and arguments of what q, k, their sizes and the scale say. */
-void wk__cuda_attention_begin(wk__cuda_attention *a, const wk_tensor *q, const wk_tensor *k, bool causal,
-                              const wk_value *scale);
+/* Kind and arguments of what q, k, v, their sizes and the scale say. */
+void wk__cuda_attention_begin(wk__cuda_attention *a, const wk_tensor *q, const wk_tensor *k, const wk_tensor *v,
+                              bool causal, const wk_value *scale);
 void wk__cuda_attention_set(wk__cuda_attention *a, int arg, const wk_tensor *t); /* an operand */
 /* Rows of 16-byte pieces: the tensor, or a copy that the scope owns. NULL with the error set. */
 wk_tensor *wk__cuda_attention_rows(wk_tensor *t);

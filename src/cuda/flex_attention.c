@@ -1,8 +1,9 @@
-/* _flex_attention of small floats and its backward on the device: attention's kernels with bodies of scores written
- * into them (codegen/ptx_attention.h). A kernel's kind is the kind of call and the bodies' texts.
+/* _flex_attention of small floats and f32 and its two backward rows on the device: attention's kernels with bodies of
+ * scores written into them (codegen/ptx_attention.h). A kernel's kind is the kind of call and the bodies' texts.
  *
- * In: operands of any strides, nests as text, which are checked against the captured tensors. Other floats are
- * computed on the host. Tests: tests/cuda/test_flex_attention.py. */
+ * In: operands of any strides, nests as text, which are checked against the captured tensors. f64 is
+ * computed on the host. Tests: tests/cuda/test_flex_attention.py,
+ * tests/cuda/test_captured_gradients.py. */
 #include "cpu/attention/score_code.h"
 #include "cuda/attention.h"
 #include "cuda/kernels.h"
@@ -11,11 +12,11 @@
 
 typedef wk__cuda_attention attention;
 
-/* What forward and backward are given. derivative: backward. */
+/* What the rows are given. derivative and reads: one of the backward ones each, else "". */
 typedef struct operands {
   wk_tensor *query, *key, *value, *blocks;
   const wk_value *captured, *block_size, *scale;
-  const char *score, *masked, *derivative;
+  const char *score, *masked, *derivative, *reads;
 } operands;
 
 /* ---- kernels ---- */
@@ -33,12 +34,14 @@ static wk__nest *parse(const char **text, wk_status *status) {
 static wk_status write_in_env(const void *kind, char **out_text, wk__cuda_written *out) {
   const char *text = (const char *)kind + sizeof(wk__ptx_attention);
   wk_status status = WK_OK;
-  wk__nest *score = parse(&text, &status), *masked = parse(&text, &status), *derivative = parse(&text, &status);
-  const wk__ptx_score_bodies bodies = {.score = score, .masked = masked, .derivative = derivative};
+  wk__nest *score = parse(&text, &status), *masked = parse(&text, &status), *derivative = parse(&text, &status),
+           *reads = parse(&text, &status);
+  const wk__ptx_score_bodies bodies = {.score = score, .masked = masked, .derivative = derivative, .reads = reads};
   if (status == WK_OK) status = wk__cuda_attention_write(kind, &bodies, out_text, out);
   wk__nest_release(score);
   wk__nest_release(masked);
   wk__nest_release(derivative);
+  wk__nest_release(reads);
   return status;
 }
 
@@ -52,16 +55,16 @@ static wk_status write(const void *kind, char **out_text, wk__cuda_written *out)
   return status;
 }
 
-static void add_kind(wk__string *key, const wk__ptx_attention *kind, const char *const texts[3]) {
-  wk__string_append_n(key, (const char *)kind, sizeof *kind);
-  for (int i = 0; i < 3; i++) wk__string_append_n(key, texts[i], (int64_t)strlen(texts[i]) + 1);
-}
+static void add_text(wk__string *key, const char *text) { wk__string_append_n(key, text, (int64_t)strlen(text) + 1); }
 
-/* The derivative is none of the forward kernel's. */
 static wk_status find(const attention *a, const wk__cuda_written **out) {
   const operands *o = a->context;
   wk__string key = {0};
-  add_kind(&key, &a->kind, (const char *const[]){o->score, o->masked, o->derivative});
+  wk__string_append_n(&key, (const char *)&a->kind, sizeof a->kind);
+  add_text(&key, o->score);
+  add_text(&key, o->masked);
+  add_text(&key, o->derivative);
+  add_text(&key, o->reads);
   wk_status status = key.failed ? WK_OUT_OF_MEMORY
                                 : wk__cuda_find_written(a->stream->device, key.text, (size_t)key.length, write, out);
   wk__string_release(&key);
@@ -87,18 +90,17 @@ bool wk__cuda_fuses_scores(wk_device device, const char *text) {
 
 /* ---- arguments ---- */
 
-static wk_status check_body(const operands *o, const char *text) {
+static wk_status check_body(const operands *o, const char *text, bool with_gradients) {
   wk__score_code *code = NULL;
   if (!*text) return WK_OK;
-  WK_TRY(wk__score_code_get(text, WK_FLOAT32, o->captured->tensors, (int)o->captured->count, false, &code));
+  WK_TRY(wk__score_code_get(text, WK_FLOAT32, o->captured->tensors, (int)o->captured->count, with_gradients, &code));
   wk__score_code_release(code);
   return WK_OK;
 }
 
 static wk_status check(const operands *o) {
   const wk_value *captured = o->captured;
-  if (!wk__cuda_fuses_attention(o->query->device))
-    return wk_fail(WK_NOT_IMPLEMENTED, "_flex_attention of small floats on this device");
+  if (!wk__cuda_fuses_attention(o->query->device)) return wk_fail(WK_NOT_IMPLEMENTED, "_flex_attention on this device");
   bool here =
       captured->count <= WK__BODY_MAX_CAPTURED && (!o->blocks || wk__device_equal(o->blocks->device, o->query->device));
   for (uint32_t k = 0; here && k < captured->count; k++)
@@ -106,20 +108,40 @@ static wk_status check(const operands *o) {
   if (!here) return wk_fail(WK_VALUE_ERROR, "_flex_attention: captured tensors on another device, or many");
   if (wk__size(o->query, 2) >= WK__PTX_SCORE_PLACES || wk__size(o->key, 2) >= WK__PTX_SCORE_PLACES)
     return wk_fail(WK_NOT_IMPLEMENTED, "_flex_attention of so many queries or keys on cuda");
-  WK_TRY(check_body(o, o->score));
-  WK_TRY(check_body(o, o->masked));
-  return check_body(o, o->derivative);
+  WK_TRY(check_body(o, o->score, false));
+  WK_TRY(check_body(o, o->masked, false));
+  WK_TRY(check_body(o, o->derivative, false));
+  return check_body(o, o->reads, true);
+}
+
+static void add_address(attention *a, uint64_t address) {
+  if (address) a->addresses[a->address_count++] = (wk__cuda_address){(uint32_t)a->arg_count, address};
+  a->args[a->arg_count++] = (int64_t)address;
 }
 
 static void set_captured(attention *a, const wk_value *captured) {
   for (uint32_t k = 0; k < captured->count; k++) {
     const wk_tensor *t = captured->tensors[k];
-    uint64_t address = (uint64_t)(uintptr_t)wk__address(t);
-    if (address) a->addresses[a->address_count++] = (wk__cuda_address){(uint32_t)a->arg_count, address};
-    a->args[a->arg_count++] = (int64_t)address;
+    add_address(a, (uint64_t)(uintptr_t)wk__address(t));
     for (int d = 0; d < t->ndim; d++) {
       a->args[a->arg_count++] = wk__size(t, d);
       a->args[a->arg_count++] = wk__stride(t, d) * wk__itemsize(t);
+    }
+  }
+}
+
+/* Their gradients, which lie one behind the other in `all`, each contiguous. */
+static void set_gradients(attention *a, const wk_value *captured, const wk_tensor *all) {
+  uint64_t address = (uint64_t)(uintptr_t)wk__address(all);
+  for (uint32_t k = 0; k < captured->count; k++) {
+    const wk_tensor *t = captured->tensors[k];
+    int64_t step = wk__numel(t) * wk__itemsize(all);
+    add_address(a, address);
+    address += (uint64_t)step;
+    for (int d = 0; d < t->ndim; d++) {
+      step /= wk__max(wk__size(t, d), 1);
+      a->args[a->arg_count++] = wk__size(t, d);
+      a->args[a->arg_count++] = step;
     }
   }
 }
@@ -142,7 +164,7 @@ static wk_status begin(attention *a, const operands *o) {
   wk_tensor *q = wk__cuda_attention_rows(o->query), *k = wk__cuda_attention_rows(o->key),
             *v = wk__cuda_attention_rows(o->value);
   if (!q || !k || !v) return wk_error_category();
-  wk__cuda_attention_begin(a, q, k, false, o->scale);
+  wk__cuda_attention_begin(a, q, k, v, false, o->scale);
   a->find = find, a->context = o;
   a->kind.scores = WK__PTX_SCORES_CHANGED;
   wk__cuda_attention_set(a, WK__ATTENTION_Q, q);
@@ -158,18 +180,17 @@ static void set_rows(attention *a, int arg, const wk_tensor *t) { a->args[arg] =
 
 /* ---- the calls ---- */
 
-/* Of either row's call c, where its arguments have the same names. */
-#define OPERANDS(text)                                                                                             \
+/* Of a row's call c, where its arguments have the same names; the texts that not all rows have. */
+#define OPERANDS(...)                                                                                              \
   {                                                                                                                \
     .query = c->args[A_query].tensor, .key = c->args[A_key].tensor, .value = c->args[A_value].tensor,              \
     .blocks = wk__arg_tensor(c, A_blocks), .captured = &c->args[A_captured], .block_size = &c->args[A_block_size], \
-    .scale = &c->args[A_scale], .score = c->args[A_score].string, .masked = c->args[A_masked].string,              \
-    .derivative = (text)                                                                                           \
+    .scale = &c->args[A_scale], .score = c->args[A_score].string, .masked = c->args[A_masked].string, __VA_ARGS__  \
   }
 
 static wk_status forward(wk__call *c) {
   WK__ARGS(_flex_attention);
-  const operands o = OPERANDS("");
+  const operands o = OPERANDS(.derivative = "", .reads = "");
   attention a;
   WK_TRY(begin(&a, &o));
   wk__cuda_attention_set(&a, WK__ATTENTION_OUT, c->outputs[0]);
@@ -179,38 +200,62 @@ static wk_status forward(wk__call *c) {
   return wk__cuda_check_work(a.stream);
 }
 
-static wk_status backward(wk__call *c) {
+/* What both backward rows read; these arguments of theirs have one order. */
+static wk_status begin_backward(attention *a, wk__call *c) {
   WK__ARGS(_flex_attention_backward);
-  const operands o = OPERANDS(c->args[A_derivative].string);
-  if (*o.score && !*o.derivative)
-    return wk_fail(WK_RUNTIME_ERROR, "_flex_attention_backward: the body was traced without its derivative");
-  attention a;
-  WK_TRY(begin(&a, &o));
   wk_tensor *grad = wk__cuda_attention_rows(c->args[A_grad_out].tensor),
             *out = wk__cuda_attention_rows(c->args[A_output].tensor),
             *rows = wk_contiguous(c->args[A_logsumexp].tensor, "contiguous_format");
   if (!grad || !out || !rows) return wk_error_category();
-  wk__cuda_attention_set(&a, WK__ATTENTION_OUT, out), wk__cuda_attention_set(&a, WK__ATTENTION_DOUT, grad);
-  static const int results[] = {WK__ATTENTION_DQ, WK__ATTENTION_DK, WK__ATTENTION_DV};
-  for (int i = 0; i < 3; i++) wk__cuda_attention_set(&a, results[i], c->outputs[i]);
-  set_rows(&a, WK__ATTENTION_LOGARITHMS, rows);
-  wk_tensor *deltas = wk__cuda_attention_deltas(&a, rows), *grad_rows = wk__arg_tensor(c, A_grad_logsumexp);
+  wk__cuda_attention_set(a, WK__ATTENTION_OUT, out), wk__cuda_attention_set(a, WK__ATTENTION_DOUT, grad);
+  set_rows(a, WK__ATTENTION_LOGARITHMS, rows);
+  wk_tensor *deltas = wk__cuda_attention_deltas(a, rows), *grad_rows = wk__arg_tensor(c, A_grad_logsumexp);
   if (deltas && grad_rows) deltas = wk_sub(deltas, grad_rows, wk__v_int(1));
   if (!deltas) return wk_error_category();
-  set_rows(&a, WK__ATTENTION_DELTAS, deltas);
+  set_rows(a, WK__ATTENTION_DELTAS, deltas);
+  return WK_OK;
+}
+
+static wk_status backward(wk__call *c) {
+  WK__ARGS(_flex_attention_backward);
+  const operands o = OPERANDS(.derivative = c->args[A_derivative].string, .reads = "");
+  if (*o.score && !*o.derivative)
+    return wk_fail(WK_RUNTIME_ERROR, "_flex_attention_backward: the body was traced without its derivative");
+  attention a;
+  WK_TRY(begin(&a, &o));
+  WK_TRY(begin_backward(&a, c));
+  static const int results[] = {WK__ATTENTION_DQ, WK__ATTENTION_DK, WK__ATTENTION_DV};
+  for (int i = 0; i < 3; i++) wk__cuda_attention_set(&a, results[i], c->outputs[i]);
   WK_TRY(wk__cuda_attention_run(&a, WK__ATTENTION_KEYS));
   WK_TRY(wk__cuda_attention_run(&a, WK__ATTENTION_QUERIES));
   return wk__cuda_check_work(a.stream);
 }
 
+static wk_status backward_captured(wk__call *c) {
+  WK__ARGS(_flex_attention_backward_captured);
+  const operands o = OPERANDS(.derivative = "", .reads = c->args[A_reads].string);
+  wk_tensor *all = c->outputs[0];
+  attention a;
+  WK_TRY(begin(&a, &o));
+  WK_TRY(wk__cuda_fill(wk__stream_of(all->device), wk__data(all), 0, wk__numel(all) * wk__itemsize(all)));
+  WK_TRY(begin_backward(&a, c));
+  set_gradients(&a, o.captured, all);
+  WK_TRY(wk__cuda_attention_run(&a, WK__ATTENTION_CAPTURED));
+  return wk__cuda_check_work(a.stream);
+}
+
 wk_status wk__cuda_flex_attention(wk__call *c) {
   WK__ARGS(_flex_attention);
-  return wk__dtype_is_small_float(c->args[A_query].tensor->dtype) ? wk__cuda_in_scope(c, forward)
-                                                                  : wk__cuda_run_kernel_on_host(c);
+  return c->args[A_query].tensor->dtype != WK_FLOAT64 ? wk__cuda_in_scope(c, forward) : wk__cuda_run_kernel_on_host(c);
 }
 
 wk_status wk__cuda_flex_attention_backward(wk__call *c) {
   WK__ARGS(_flex_attention_backward);
-  return wk__dtype_is_small_float(c->args[A_query].tensor->dtype) ? wk__cuda_in_scope(c, backward)
-                                                                  : wk__cuda_run_kernel_on_host(c);
+  return c->args[A_query].tensor->dtype != WK_FLOAT64 ? wk__cuda_in_scope(c, backward) : wk__cuda_run_kernel_on_host(c);
+}
+
+wk_status wk__cuda_flex_attention_backward_captured(wk__call *c) {
+  WK__ARGS(_flex_attention_backward_captured);
+  return c->args[A_query].tensor->dtype != WK_FLOAT64 ? wk__cuda_in_scope(c, backward_captured)
+                                                      : wk__cuda_run_kernel_on_host(c);
 }

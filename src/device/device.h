@@ -226,11 +226,12 @@ struct wk__device_type {
   const wk__fusion_facts *facts;
   const wk__recording_type *recordings; /* NULL: none */
   const wk__generator_type *generator;
-  bool (*fuses_attention)(wk_device device); /* _fused_attention is there, for small floats; NULL: no */
+  bool (*fuses_attention)(wk_device device); /* _fused_attention is there, for small floats and float32; NULL: no */
   bool (*scales_products)(wk_device device); /* _scaled_product is there; NULL: no */
   /* Convolutions of the dtype take images with the channels last as they lie, and copy others. NULL: no. */
   bool (*convolves_last)(wk_device device, wk_dtype dtype);
-  /* _flex_attention is there, for small floats, with a body of f32 scores (as text; empty: at all); NULL: no */
+  /* _flex_attention is there, for small floats and float32, with a body of f32 scores (as text; empty: at all); NULL:
+   * no */
   bool (*fuses_scores)(wk_device device, const char *body);
   /* So do, of those dtypes, convolutions of one channel a group by that square kernel and stride. NULL: no. */
   bool (*convolves_each_last)(wk_device device, int64_t kernel, int64_t stride);

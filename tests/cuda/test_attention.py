@@ -1,4 +1,4 @@
-"""Attention of small floats without the scores in memory (codegen/ptx_attention.h): values and gradients against the
+"""Attention of small floats and float32 without the scores in memory (codegen/ptx_attention.h): values and gradients against the
 formula in doubles, dropout against the mask that the formula's own dropout draws, and what is left to the parts."""
 
 import math
@@ -8,7 +8,7 @@ import pytest
 import wick as torch
 
 F = torch.nn.functional
-TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3}
+TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float32: 1e-6}
 
 
 def formula(q, k, v, mask, causal, scale, kept):
@@ -72,6 +72,17 @@ def run(q, k, v, grad, seed=3, **options):
         (1, 1, 1, 40, 72, 256, torch.bfloat16, True, None, 0.0),
         (1, 1, 1, 40, 30, 192, torch.float16, False, "bool", 0.0),
         (1, 1, 1, 5, 3, 8, torch.float16, False, None, 0.0),
+        (1, 1, 1, 16, 16, 64, torch.float32, False, None, 0.0),
+        (2, 4, 2, 70, 90, 64, torch.float32, True, None, 0.0),
+        (1, 2, 1, 140, 132, 64, torch.float32, True, None, 0.5),
+        (1, 2, 2, 140, 72, 128, torch.float32, True, None, 0.0),
+        (1, 1, 1, 130, 292, 100, torch.float32, False, None, 0.1),
+        (1, 1, 1, 40, 72, 80, torch.float32, False, "bool", 0.0),
+        (2, 2, 1, 33, 52, 36, torch.float32, False, "own", 0.2),
+        (1, 1, 1, 70, 72, 256, torch.float32, True, None, 0.0),
+        (1, 1, 1, 40, 30, 196, torch.float32, False, "f32", 0.0),
+        (1, 1, 1, 5, 3, 4, torch.float32, False, None, 0.0),
+        (1, 1, 1, 300, 300, 32, torch.float32, True, None, 0.0),
     ],
 )
 def test_is_the_formula(batch, heads, key_heads, queries, keys, size, dtype, causal, mask, dropout, how, monkeypatch):
@@ -102,10 +113,46 @@ def test_is_the_formula(batch, heads, key_heads, queries, keys, size, dtype, cau
 
 
 @pytest.mark.parametrize("how", ["mma", "wgmma"])
-def test_same_bits_every_time(how, monkeypatch):
+@pytest.mark.parametrize(
+    "size, value_size, dtype, causal, mask, dropout",
+    [
+        (16, 24, torch.bfloat16, True, None, 0.0),
+        (64, 128, torch.bfloat16, False, None, 0.1),
+        (128, 64, torch.float16, True, None, 0.0),
+        (192, 128, torch.bfloat16, True, None, 0.0),
+        (72, 200, torch.float16, False, "bool", 0.0),
+        (256, 8, torch.float16, False, "own", 0.0),
+        (64, 32, torch.float32, True, None, 0.2),
+        (36, 132, torch.float32, False, "f32", 0.0),
+        (192, 128, torch.float32, True, None, 0.0),
+        (4, 256, torch.float32, False, None, 0.0),
+    ],
+)
+def test_values_of_another_size(size, value_size, dtype, causal, mask, dropout, how, monkeypatch):
     monkeypatch.setenv("WICK_CUDA_PRODUCTS", how)
     torch.manual_seed(1)
-    q, k, v, grad = operands(1, 2, 1, 70, 132, 64, torch.bfloat16)
+    q, k, _, _ = operands(2, 4, 2, 140, 72, size, dtype)
+    _, _, v, grad = operands(2, 4, 2, 140, 72, value_size, dtype)
+    m = mask_of(mask, 2, 4, 140, 72, dtype)
+    kept = None
+    if dropout:
+        torch.manual_seed(3)
+        kept = torch.dropout(torch.ones(2, 4, 140, 72, device="cuda"), dropout, True).cpu().double()
+    given = None if m is None else m.to("cuda")
+    y, grads = run(q, k, v, grad, attn_mask=given, is_causal=causal, dropout_p=dropout, enable_gqa=True)
+    assert type(y.grad_fn).__name__.startswith("FusedAttention") and y.shape == grad.shape
+    exact = [t.double().requires_grad_() for t in (q, k, v)]
+    wanted = formula(*exact, m, causal, 1 / math.sqrt(size), kept)
+    wanted.backward(grad.double())
+    for got, want in [(y.detach(), wanted.detach())] + [(g, t.grad) for g, t in zip(grads, exact, strict=True)]:
+        assert error(got, want) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("how, dtype", [("mma", torch.bfloat16), ("wgmma", torch.bfloat16), ("mma", torch.float32)])
+def test_same_bits_every_time(how, dtype, monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", how)
+    torch.manual_seed(1)
+    q, k, v, grad = operands(1, 2, 1, 70, 132, 64, dtype)
     runs = [run(q, k, v, grad, dropout_p=0.2, is_causal=True, enable_gqa=True) for _ in range(2)]
     for a, b in zip([runs[0][0], *runs[0][1]], [runs[1][0], *runs[1][1]], strict=True):
         assert torch.equal(a, b)
@@ -135,26 +182,48 @@ def test_a_row_that_sees_nothing_is_zero():
     assert all(torch.isfinite(t).all().item() for t in [y, *grads])
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("inside", [False, True])
-def test_the_result_lies_as_the_query_does(inside):
+def test_the_result_lies_as_the_query_does(inside, dtype):
     """Heads inside of rows, as a projection's result has them, and operands whose rows are not of 16-byte pieces."""
-    x = torch.randn(2, 9, 3 * 32, device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(2, 9, 3 * 32, device="cuda", dtype=dtype)
     q, k, v = (t.view(2, 9, 2, 16).transpose(1, 2) for t in x.split(32, dim=2))
     if not inside:
         q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
     y = F.scaled_dot_product_attention(q, k, v)
     assert y.transpose(1, 2).is_contiguous() == inside
     wanted = formula(*(t.cpu().double() for t in (q, k, v)), None, False, 0.25, None)
-    assert error(y, wanted) < TOLERANCE[torch.bfloat16]
-    odd = torch.randn(2, 2, 9, 17, device="cuda", dtype=torch.bfloat16)[..., 1:]
+    assert error(y, wanted) < TOLERANCE[dtype]
+    odd = torch.randn(2, 2, 9, 17, device="cuda", dtype=dtype)[..., 1:]
     wanted = formula(*(t.cpu().double() for t in (odd, k, v)), None, False, 0.25, None)
-    assert error(F.scaled_dot_product_attention(odd, k, v), wanted) < TOLERANCE[torch.bfloat16]
+    assert error(F.scaled_dot_product_attention(odd, k, v), wanted) < TOLERANCE[dtype]
 
 
+def test_gradients_by_differences():
+    torch.manual_seed(2)
+    q, k, v, grad = (t.cuda() for t in operands(1, 2, 1, 5, 6, 8, torch.float32))
+    mask = torch.randn(5, 6, device="cuda")
+
+    def loss(*operands):
+        result = F.scaled_dot_product_attention(*operands, attn_mask=mask, enable_gqa=True)
+        return (result.double() * grad.double()).sum().item()
+
+    inputs = [t.requires_grad_() for t in (q, k, v)]
+    F.scaled_dot_product_attention(*inputs, attn_mask=mask, enable_gqa=True).backward(grad)
+    for n, t in enumerate(inputs):
+        step = torch.randn(*t.shape, device="cuda")
+        ends = [
+            [x.detach() + (sign * step if m == n else 0) for m, x in enumerate(inputs)] for sign in (2**-7, -(2**-7))
+        ]
+        slope = (loss(*ends[0]) - loss(*ends[1])) * 2**6
+        assert abs(slope - (t.grad * step).double().sum().item()) < 1e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("sizes", [(0, 2, 3, 4), (1, 2, 0, 4), (1, 2, 3, 0)])
-def test_nothing_to_do(sizes):
+def test_nothing_to_do(sizes, dtype):
     batch, heads, queries, keys = sizes
-    q, k, v, grad = operands(batch, heads, heads, queries, keys, 16, torch.bfloat16)
+    q, k, v, grad = operands(batch, heads, heads, queries, keys, 16, dtype)
     y, grads = run(q, k, v, grad)
     assert y.shape == (batch, heads, queries, 16)
     assert y.abs().sum().item() == 0
@@ -163,9 +232,15 @@ def test_nothing_to_do(sizes):
 
 def test_what_does_not_fit_is_taken_apart():
     torch.manual_seed(1)
-    for size, other in ((12, 12), (16, 24)):
-        q, k = (torch.randn(1, 2, 6, size, dtype=torch.bfloat16, device="cuda", requires_grad=True) for _ in range(2))
-        v = torch.randn(1, 2, 6, other, dtype=torch.bfloat16, device="cuda")
+    for dtype, size, other in (
+        (torch.bfloat16, 12, 12),
+        (torch.bfloat16, 16, 20),
+        (torch.bfloat16, 16, 264),
+        (torch.float32, 6, 6),
+        (torch.float64, 8, 8),
+    ):
+        q, k = (torch.randn(1, 2, 6, size, dtype=dtype, device="cuda", requires_grad=True) for _ in range(2))
+        v = torch.randn(1, 2, 6, other, dtype=dtype, device="cuda")
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         assert not type(y.grad_fn).__name__.startswith("FusedAttention")
         wanted = formula(*(t.detach().cpu().double() for t in (q, k, v)), None, True, size**-0.5, None)
@@ -177,18 +252,19 @@ def test_what_does_not_fit_is_taken_apart():
 
 
 def test_dropout_of_a_causal_formula():
-    """In f32, whose parts are beside each other on the device."""
+    """In f64, whose parts are beside each other on the device."""
     torch.manual_seed(1)
-    q, k, v, grad = (t.float() for t in operands(1, 2, 2, 8, 8, 16, torch.float16))
+    q, k, v, grad = (t.double() for t in operands(1, 2, 2, 8, 8, 16, torch.float16))
     y, _ = run(q, k, v, grad, dropout_p=0.5, is_causal=True)
     torch.manual_seed(3)
-    kept = torch.dropout(torch.ones(1, 2, 8, 8, device="cuda"), 0.5, True).cpu().double()
-    assert error(y.detach(), formula(*(t.double() for t in (q, k, v)), None, True, 0.25, kept)) < 1e-5
+    kept = torch.dropout(torch.ones(1, 2, 8, 8, device="cuda", dtype=torch.float64), 0.5, True).cpu()
+    assert error(y.detach(), formula(q, k, v, None, True, 0.25, kept)) < 1e-12
 
 
-def test_compiled_and_under_vmap():
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_compiled_and_under_vmap(dtype):
     torch.manual_seed(1)
-    q, k, v, grad = operands(2, 2, 2, 20, 24, 16, torch.bfloat16)
+    q, k, v, grad = operands(2, 2, 2, 20, 24, 16, dtype)
 
     def step(q, k, v):
         return F.scaled_dot_product_attention(q * 2, k, v, is_causal=True) + 1
@@ -214,3 +290,28 @@ def test_autocast():
     assert y.dtype == torch.bfloat16
     y.sum().backward()
     assert q.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    "size, causal, dropout", [(64, True, 0.1), (36, False, 0.0), (128, True, 0.0), (196, False, 0.0)]
+)
+def test_float32_as_tf32(size, causal, dropout):
+    """Where products may be: numbers of 11 bits, and no others where they may not."""
+    torch.manual_seed(1)
+    q, k, v, grad = operands(1, 4, 2, 140, 72, size, torch.float32)
+    kept = None
+    if dropout:
+        torch.manual_seed(3)
+        kept = torch.dropout(torch.ones(1, 4, 140, 72, device="cuda"), dropout, True).cpu().double()
+    exact = [t.double().requires_grad_() for t in (q, k, v)]
+    wanted = formula(*exact, None, causal, 1 / math.sqrt(size), kept)
+    wanted.backward(grad.double())
+    for allowed in (False, True):
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+        try:
+            y, grads = run(q, k, v, grad, is_causal=causal, dropout_p=dropout, enable_gqa=True)
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = False
+        for got, want in [(y.detach(), wanted.detach())] + [(g, t.grad) for g, t in zip(grads, exact, strict=True)]:
+            assert error(got, want) < (2e-3 if allowed else TOLERANCE[torch.float32])
+            assert not allowed or error(got, want) > TOLERANCE[torch.float32]

@@ -199,3 +199,16 @@ def test_gradients_go_back_to_their_device():
     half = torch.ones(3, device="cuda", requires_grad=True)
     half.to("cpu", torch.float16).sum().backward()
     assert half.grad.device.type == "cuda" and half.grad.dtype == torch.float32
+
+
+def test_a_number_of_the_host_has_its_gradient_there():
+    def step(x, scale):
+        return (x * scale.exp()).sum()
+
+    for call in (step, torch.compile(step, fullgraph=True)):
+        x, scale = torch.ones(3, device="cuda", requires_grad=True), torch.tensor(0.0, requires_grad=True)
+        call(x, scale).backward()
+        assert x.grad.device.type == "cuda" and x.grad.tolist() == [1] * 3
+        assert scale.grad.device.type == "cpu" and scale.grad.item() == 3
+        (again,) = torch.autograd.grad(call(x, scale), scale)
+        assert again.device.type == "cpu" and again.item() == 3

@@ -1,4 +1,4 @@
-"""flex_attention of small floats without the scores in memory (codegen/ptx_attention.h): values and gradients against the
+"""flex_attention of small floats and float32 without the scores in memory (codegen/ptx_attention.h): values and gradients against the
 formula in doubles, blocks, captured tensors, and what is left to other operators."""
 
 import math
@@ -19,8 +19,8 @@ from wick.nn.attention.flex_attention import (
     or_masks,
 )
 
-# the result's and the probabilities' roundings; gradients have several of them
-TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3}
+# the result's and the probabilities' roundings; gradients have several of them. In f32 those of scores of up to 200
+TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float32: 1e-5}
 MOST = 400  # the longest sequence
 
 
@@ -130,6 +130,22 @@ def test_scores_and_masks(score, mask):
     check((1, 2, 2, 70, 150, 16), torch.float16, score, mask)
 
 
+@pytest.mark.parametrize(
+    "score, mask, size",
+    [
+        ("none", "by head", 4),
+        ("alibi", "window", 64),
+        ("relative", "documents", 36),
+        ("soft-capped", "causal", 16),
+        ("composite", "none", 132),
+        ("masking", "rows without keys", 16),
+        ("of batch", "prefix", 64),
+    ],
+)
+def test_float32(score, mask, size):
+    check((2, 2, 1, 140, 150, size), torch.float32, score, mask)
+
+
 @pytest.mark.parametrize("mask", ["none", "window", "documents", "rows without keys"])
 @pytest.mark.parametrize(
     "sizes, dtype",
@@ -161,6 +177,23 @@ def test_scale(scale):
 @pytest.mark.parametrize("score, mask", [("relative", "documents"), ("soft-capped", "causal"), ("of batch", "none")])
 def test_compiled(score, mask):
     check((2, 2, 1, 70, 150, 16), torch.float16, score, mask, call=torch.compile(flex_attention, fullgraph=True))
+
+
+@pytest.mark.parametrize("size, value_size", [(64, 128), (128, 40), (16, 256)])
+def test_values_of_another_size(size, value_size):
+    q, k, _, _ = (t.half() for t in operands(1, 4, 2, 140, 150, size, torch.float32))
+    _, _, v, grad = (t.half() for t in operands(1, 4, 2, 140, 150, value_size, torch.float32))
+    mask = create_block_mask(masks("cuda")["window"], None, None, 140, 150, device="cuda")
+    on_device = [t.cuda().requires_grad_() for t in (q, k, v)]
+    result, lse = flex_attention(*on_device, scores("cuda")["alibi"], mask, enable_gqa=True, return_lse=True)
+    assert type(result.grad_fn).__name__.startswith("FlexAttention")
+    exact = [t.double().requires_grad_() for t in (q, k, v)]
+    wanted = formula(*exact, scores("cpu")["alibi"], masks("cpu")["window"], size**-0.5)
+    assert error(result.detach(), wanted[0].detach()) < TOLERANCE[torch.float16]
+    for got, want in zip(
+        gradients(result, lse, on_device, grad.cuda()), gradients(*wanted[:2], exact, grad.double()), strict=True
+    ):
+        assert error(got, want) < TOLERANCE[torch.float16]
 
 
 def small(*sizes, dtype=torch.bfloat16):
@@ -251,12 +284,10 @@ def test_nothing_to_do(sizes):
 
 
 def test_what_does_not_fit_is_computed_with_all_scores():
-    bias = torch.randn(64, device="cuda", requires_grad=True)
-    on_host = bias.detach().cpu()
     cases = (
         (small(1, 2, 20, 12), None, {}),
-        (small(1, 2, 20, 16, dtype=torch.float32), None, {}),
-        (small(1, 2, 20, 16), lambda s, b, h, q, k: s + bias[k], {}),
+        (small(1, 2, 20, 16, dtype=torch.float64), None, {}),
+        (small(1, 2, 20, 18, dtype=torch.float32), None, {}),
         (small(1, 2, 20, 16), lambda s, b, h, q, k: s - s.amax(-1, keepdim=True), {}),
         (small(1, 2, 20, 16), None, {"BLOCK_SIZE": 32}),
     )
@@ -265,11 +296,9 @@ def test_what_does_not_fit_is_computed_with_all_scores():
         result = flex_attention(*leaves, score, mask)
         assert not type(result.grad_fn).__name__.startswith("FlexAttention")
         exact = [t.detach().cpu().double() for t in leaves]
-        of_host = (lambda s, b, h, q, k: s + on_host[k]) if score is cases[2][1] else score
-        wanted = formula(*exact, of_host, lambda b, h, q, k: q >= k, leaves[0].shape[-1] ** -0.5)[0]
+        wanted = formula(*exact, score, lambda b, h, q, k: q >= k, leaves[0].shape[-1] ** -0.5)[0]
         assert error(result.detach(), wanted) < TOLERANCE[torch.bfloat16]
         result.sum().backward()
-    assert bias.grad.abs().sum().item() > 0
 
 
 def test_an_index_out_of_range_is_reported():

@@ -153,6 +153,7 @@ def test_gradients_of_captured_tensors(case):
             expected = gradients(*formula(*given, score, MASKS[mask])[:2], wanted)
             for call in (flex_attention, torch.compile(flex_attention, fullgraph=True)):
                 result, lse = call(*given, score, mask_of(mask, 32), return_lse=True)
+                assert type(result.grad_fn).__name__.startswith(("FlexAttention", "Compiled"))
                 for a, b in zip(gradients(result, lse, wanted), expected, strict=True):
                     assert a.dtype == b.dtype
                     torch.testing.assert_close(a, b, rtol=1e-4 if a.dtype == torch.float32 else 1e-9, atol=1e-6)

@@ -124,19 +124,21 @@ wk_status wk__vjp_flash_attention(wk__vjp *v) {
   return WK_OK;
 }
 
-/* ---- of small floats, where the device has it: _fused_attention ---- */
+/* ---- of small floats and float32, where the device has it: _fused_attention ---- */
 
-enum { MOST_FUSED_SIZE = 256, MOST_FUSED_HEADS = 65535 };
+enum { MOST_FUSED_SIZE = 256, MOST_FUSED_HEADS = 65535, PIECE_BYTES = 16 /* of which a row is so many whole ones */ };
 
 /* Heads of the query that share a head of keys; 0: none. */
 static wk_int group_of(const wk_tensor *q, const wk_tensor *k) { return wk_int_floordiv(q->sizes[1], k->sizes[1]); }
 
+static bool is_fused_dtype(int dtype) { return wk__dtype_is_small_float(dtype) || dtype == WK_FLOAT32; }
+
 static bool fused_operands_fit(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value) {
-  if (!wk__dtype_is_small_float(q->dtype) || k->dtype != q->dtype || value->dtype != q->dtype) return false;
+  if (!is_fused_dtype(q->dtype) || k->dtype != q->dtype || value->dtype != q->dtype) return false;
   if (q->ndim != 4 || k->ndim != 4 || value->ndim != 4) return false;
   const wk_int *s = q->sizes, *t = k->sizes;
   if (!wk_int_lt(wk_int_of(0), t[1]) || !wk_int_eq(wk_int_mul(group_of(q, k), t[1]), s[1])) return false;
-  return has_sizes(k, s[0], t[1], t[2], s[3]) && has_sizes(value, s[0], t[1], t[2], s[3]);
+  return has_sizes(k, s[0], t[1], t[2], s[3]) && has_sizes(value, s[0], t[1], t[2], value->sizes[3]);
 }
 
 static bool fused_mask_fits(const wk_tensor *mask, const wk_tensor *q, const wk_tensor *k) {
@@ -172,7 +174,7 @@ wk_status wk__meta_fused_attention(wk__call *c) {
   fused_args a = fused_args_of(c->op, c->args);
   const wk_tensor *q = c->args[QUERY].tensor, *value = c->args[VALUE].tensor;
   WK_TRY(check_fused(q, c->args[KEY].tensor, value, wk__arg_tensor(c, a.mask)));
-  wk__spec_heads(&c->specs[0], q, q->sizes[2], q->sizes[3]);
+  wk__spec_heads(&c->specs[0], q, q->sizes[2], value->sizes[3]);
   wk__spec_contiguous(&c->specs[1], WK_FLOAT32, q->device, 3, (wk_int[]){q->sizes[0], q->sizes[1], q->sizes[2]});
   if (c->op == WK__OP(_fused_attention_dropout))
     wk__spec_contiguous(&c->specs[2], WK_INT64, q->device, 1, (wk_int[]){wk_int_of(2)});
@@ -182,11 +184,12 @@ wk_status wk__meta_fused_attention(wk__call *c) {
 wk_status wk__meta_fused_attention_backward(wk__call *c) {
   WK__ARGS(_fused_attention_backward);
   const wk_tensor *q = c->args[A_query].tensor, *g = c->args[A_grad_out].tensor, *out = c->args[A_out].tensor;
-  WK_TRY(check_fused(q, c->args[A_key].tensor, c->args[A_value].tensor, wk__arg_tensor(c, A_attn_mask)));
+  const wk_tensor *value = c->args[A_value].tensor;
+  WK_TRY(check_fused(q, c->args[A_key].tensor, value, wk__arg_tensor(c, A_attn_mask)));
   bool fits = g->dtype == q->dtype && out->dtype == q->dtype;
   for (int i = 0; fits && i < 2; i++) {
     const wk_tensor *t = i ? out : g;
-    fits = has_sizes(t, q->sizes[0], q->sizes[1], q->sizes[2], q->sizes[3]);
+    fits = has_sizes(t, q->sizes[0], q->sizes[1], q->sizes[2], value->sizes[3]);
   }
   if (!fits) return wk_fail(WK_RUNTIME_ERROR, "_fused_attention_backward: sizes do not match");
   for (int i = 0; i < 3; i++) {
@@ -224,15 +227,19 @@ static bool is_plain(const wk_tensor *q, const wk_tensor *k, const wk_tensor *va
   return !mask || !(mask->keys & (WK__KEY_AUTOGRAD | WK__KEY_LEVEL));
 }
 
+/* Of a head. */
+static bool is_fused_size(const wk_tensor *t) {
+  wk_int size = t->sizes[3], unit = wk_int_of(PIECE_BYTES / wk__itemsize(t));
+  return wk_int_lt(wk_int_of(0), size) && !wk_int_lt(wk_int_of(MOST_FUSED_SIZE), size) &&
+         wk_int_eq(wk_int_mod(size, unit), wk_int_of(0));
+}
+
 static bool fits_fused(const wk__call *c, const wk_tensor *q, const wk_tensor *k, const wk_tensor *value,
                        const wk_tensor *mask, double dropout) {
   WK__ARGS(scaled_dot_product_attention);
-  if (!wk__dtype_is_small_float(q->dtype) || !fused_operands_fit(q, k, value) || !device_fuses(q)) return false;
+  if (!fused_operands_fit(q, k, value) || !device_fuses(q)) return false;
   if (!wk__arg_bool(c, A_enable_gqa) && !wk_int_eq(q->sizes[1], k->sizes[1])) return false;
-  wk_int size = q->sizes[3];
-  bool sizes = wk_int_lt(wk_int_of(0), size) && !wk_int_lt(wk_int_of(MOST_FUSED_SIZE), size) &&
-               wk_int_eq(wk_int_mod(size, wk_int_of(8)), wk_int_of(0)) &&
-               !wk_int_lt(wk_int_of(MOST_FUSED_HEADS), q->sizes[1]) &&
+  bool sizes = is_fused_size(q) && is_fused_size(value) && !wk_int_lt(wk_int_of(MOST_FUSED_HEADS), q->sizes[1]) &&
                !wk_int_lt(wk_int_of(MOST_FUSED_HEADS), q->sizes[0]);
   if (!sizes || scale_of(&c->args[A_scale], q) <= 0 || !is_plain(q, k, value, mask)) return false;
   return dropout_fits(k, dropout) && (!mask || fused_mask_fits(mask, q, k));

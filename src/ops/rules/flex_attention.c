@@ -2,9 +2,9 @@
  * derivative. In: query (B, H, Tq, D), key (B, H, Tk, D), value (B, H, Tk, Dv) of float32 or float64; `blocks`, (1 or
  * B, 1 or H, blocks of queries, blocks of keys), says of each block whether nothing of it is seen (0), what mask_mod
  * lets through (1), or all (2); the body's nests as text, empty ones where there is none. On devices that have
- * _fused_attention also float16 and bfloat16, of its sizes, with scores in float32 and fewer heads of keys (B, H / n,
- * Tk, D). Tests: tests/python/test_flex_attention.py, tests/parity/test_flex_attention_parity.py,
- * tests/cuda/test_flex_attention.py. */
+ * _fused_attention also float16 and bfloat16, with scores in float32; these and float32 there of its sizes, with fewer
+ * heads of keys (B, H / n, Tk, D). Tests: tests/python/test_flex_attention.py,
+ * tests/parity/test_flex_attention_parity.py, tests/cuda/test_flex_attention.py. */
 #include "device/device.h"
 #include "ops/internal.h"
 #include "ops/rules.h"
@@ -21,23 +21,36 @@ static bool has_sizes(const wk_tensor *t, wk_int a, wk_int b, wk_int c, wk_int d
 
 static bool is_multiple(wk_int a, wk_int b) { return wk_int_eq(wk_int_mod(a, b), wk_int_of(0)); }
 
-/* What the kernels of small floats are for. */
-static wk_status check_small(const wk_tensor *q, const wk_tensor *k, const wk_tensor *v) {
-  enum { MOST_SIZE = 256, MOST_HEADS = 65535 };
+/* By a device's own kernels, not those of the CPU. */
+static bool is_fused(const wk_tensor *q) {
+  const wk__device_type *type = q->dtype == WK_FLOAT32 ? wk__device_type_of(q->device) : NULL;
+  if (q->dtype == WK_FLOAT32 && !type) wk_error_clear();
+  return wk__dtype_is_small_float(q->dtype) || (type && type->fuses_scores);
+}
+
+/* Of a head. */
+static bool is_fused_size(const wk_tensor *t) {
+  enum { MOST_SIZE = 256, PIECE_BYTES = 16 };
+  return wk_int_lt(wk_int_of(0), t->sizes[3]) && !wk_int_lt(wk_int_of(MOST_SIZE), t->sizes[3]) &&
+         is_multiple(t->sizes[3], wk_int_of(PIECE_BYTES / wk__itemsize(t)));
+}
+
+/* What those kernels are for. */
+static wk_status check_fused(const wk_tensor *q, const wk_tensor *k, const wk_tensor *v) {
+  enum { MOST_HEADS = 65535 };
   const wk__device_type *type = wk__device_type_of(q->device);
   if (!type || !type->fuses_scores) return wrong("this device has it for float32 and float64 alone");
   if (k->dtype != q->dtype || v->dtype != q->dtype || q->ndim != 4 || k->ndim != 4 || v->ndim != 4)
     return wrong("query, key and value do not belong together");
   const wk_int *s = q->sizes, *t = k->sizes;
-  bool fits = wk_int_eq(s[0], t[0]) && wk_int_eq(s[3], t[3]) && has_sizes(v, t[0], t[1], t[2], t[3]) &&
+  bool fits = wk_int_eq(s[0], t[0]) && wk_int_eq(s[3], t[3]) && has_sizes(v, t[0], t[1], t[2], v->sizes[3]) &&
               !wk_int_lt(wk_int_of(MOST_HEADS), s[0]) && !wk_int_lt(wk_int_of(MOST_HEADS), s[1]);
-  fits = fits && wk_int_lt(wk_int_of(0), t[1]) && is_multiple(s[1], t[1]) && wk_int_lt(wk_int_of(0), s[3]) &&
-         !wk_int_lt(wk_int_of(MOST_SIZE), s[3]) && is_multiple(s[3], wk_int_of(8));
+  fits = fits && wk_int_lt(wk_int_of(0), t[1]) && is_multiple(s[1], t[1]) && is_fused_size(q) && is_fused_size(v);
   return fits ? WK_OK : wrong("query, key and value do not belong together");
 }
 
 static wk_status check_operands(const wk_tensor *q, const wk_tensor *k, const wk_tensor *v) {
-  if (wk__dtype_is_small_float(q->dtype)) return check_small(q, k, v);
+  if (is_fused(q)) return check_fused(q, k, v);
   bool floats = (q->dtype == WK_FLOAT32 || q->dtype == WK_FLOAT64) && k->dtype == q->dtype && v->dtype == q->dtype;
   if (!floats) return wrong("query, key and value have to be float32 or float64, all of them");
   if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4) return wrong("query, key and value have to have 4 dims");
@@ -55,8 +68,7 @@ static wk_status check_blocks(const wk_tensor *blocks, const wk_value *block_siz
   wk_int rows = block_size->integers[0], columns = block_size->integers[1];
   bool fits = blocks->dtype == WK_UINT8 && blocks->ndim == 4 && wk__is_contiguous(blocks) &&
               wk_int_lt(wk_int_of(0), rows) && wk_int_lt(wk_int_of(0), columns);
-  if (fits && wk__dtype_is_small_float(q->dtype))
-    fits = is_multiple(rows, wk_int_of(128)) && is_multiple(columns, wk_int_of(128));
+  if (fits && is_fused(q)) fits = is_multiple(rows, wk_int_of(128)) && is_multiple(columns, wk_int_of(128));
   fits = fits && broadcasts(blocks->sizes[0], q->sizes[0]) && broadcasts(blocks->sizes[1], q->sizes[1]) &&
          !wk_int_lt(wk_int_mul(blocks->sizes[2], rows), q->sizes[2]) &&
          !wk_int_lt(wk_int_mul(blocks->sizes[3], columns), k->sizes[2]);
@@ -119,7 +131,7 @@ wk_status wk__meta_flex_attention_backward_captured(wk__call *c) {
   const wk_value *captured = &c->args[A_captured];
   wk_int elements = wk_int_of(0);
   for (uint32_t i = 0; i < captured->count; i++) elements = wk_int_add(elements, captured->tensors[i]->numel);
-  wk__spec_contiguous(&c->specs[0], (wk_dtype)q->dtype, q->device, 1, &elements);
+  wk__spec_contiguous(&c->specs[0], score_dtype(q), q->device, 1, &elements);
   return WK_OK;
 }
 

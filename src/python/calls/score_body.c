@@ -68,13 +68,12 @@ static PyObject *captured_list(wk__state *state, const wk__body *b) {  // -> new
 
 static const char *text_of(const wk__string *s) { return s->text ? s->text : ""; }
 
-/* A device beside the CPU has no pass for gradients of captured tensors. */
 static bool is_done_by(const wk__body *b, const wk__body_texts *texts) {
-  const wk__string *all[] = {&texts->score, &texts->masked, &texts->derivative};
+  const wk__string *all[] = {&texts->score, &texts->masked, &texts->derivative, &texts->captured};
   if (b->device.type == WK_CPU) return true;
   for (size_t i = 0; i < WK_COUNT(all); i++)
     if (all[i]->text && !device_does(b->device, all[i]->text)) return false;
-  return !texts->captured.text;
+  return true;
 }
 
 static PyObject *finish(wk__state *state, wk__body *b, PyObject *modified, PyObject *keep) {  // -> new

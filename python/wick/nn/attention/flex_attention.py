@@ -5,7 +5,7 @@
 
 The functions are called once, with one score and its place, and what they do becomes a loop body that the attention
 kernel runs on each block of scores (src/autograd/body.h): there is no tensor of all scores, and blocks that a BlockMask
-leaves out are not computed. On a CUDA device this is so for float16 and bfloat16. Functions that are no such body (one that looks at a value, sums, writes or draws random
+leaves out are not computed. On a CUDA device this is so for float16, bfloat16 and float32. Functions that are no such body (one that looks at a value, sums, writes or draws random
 numbers) are called with all places, as index tensors that broadcast, on all scores.
 """
 
@@ -13,6 +13,7 @@ import math
 from typing import NamedTuple
 
 from ... import _C
+from ..._deterministic import are_deterministic_algorithms_enabled
 from ..._names import getter as _getter
 from ._block_mask import (
     _DEFAULT_SPARSE_BLOCK_SIZE,  # noqa: F401  transformers imports it from here
@@ -115,12 +116,14 @@ def _check_lengths(query, key, block_mask):
 
 
 def _fits_device(query, key, value, block_mask):
-    """What the kernels of small floats of a device are for: src/ops/rules/flex_attention.c."""
-    small = query.dtype in (_C.float16, _C.bfloat16) and key.dtype == value.dtype == query.dtype
-    size = query.shape[-1]
-    if not small or query.device.type != "cuda" or key.device != query.device or value.device != query.device:
+    """What the kernels of a device are for: src/ops/rules/flex_attention.c."""
+    unit = {_C.float16: 8, _C.bfloat16: 8, _C.float32: 4}.get(query.dtype)
+    sizes = query.shape[-1], value.shape[-1]
+    if unit is None or not key.dtype == value.dtype == query.dtype:
         return False
-    if size % 8 or not 0 < size <= 256 or value.shape[-1] != size or max(query.shape[:2]) > 65535 or not key.shape[1]:
+    if query.device.type != "cuda" or key.device != query.device or value.device != query.device:
+        return False
+    if any(n % unit or not 0 < n <= 256 for n in sizes) or max(query.shape[:2]) > 65535 or not key.shape[1]:
         return False
     return block_mask is None or not (block_mask.BLOCK_SIZE[0] % 128 or block_mask.BLOCK_SIZE[1] % 128)
 
@@ -138,7 +141,13 @@ def _body_of(score_mod, mask_mod, dtype, differentiable, operands):
         if _C._score_end(None, None) is None and isinstance(error, Exception):
             return None
         raise
-    return _C._score_end(modified, keep)
+    body = _C._score_end(modified, keep)
+    return None if body and body[3] and _adds_in_any_order(operands[0].device) else body
+
+
+def _adds_in_any_order(device):
+    """Gradients of captured tensors, where that is not wanted: kernels of CUDA add them atomically."""
+    return device.type == "cuda" and are_deterministic_algorithms_enabled()
 
 
 def _given(value):
@@ -152,7 +161,7 @@ def _in_blocks(query, key, value, body, block_mask, scale):
     result, lse, largest = _C._flex_attention(
         query, key, value, states, captured, score, masked, derivative, reads, size, scale
     )
-    if lse.dtype == query.dtype:  # those of small floats say it themselves
+    if query.device.type == "cpu":  # other devices' say it themselves
         lse = lse.masked_fill(largest == -math.inf, -math.inf)
     return result, lse, largest.detach()
 
