@@ -136,6 +136,7 @@ static bool give_product(wk__cuda_stream *s, const wk__cuda_byte_product *p, con
 /* Rows in pieces of 16 bytes, of integers in words: what the library's kernels read. */
 static bool fits(const wk__cuda_byte_product *p) {
   int64_t unit = is_whole(p) ? 4 : 16;
+  if (data_type(p->a_type) < 0 || data_type(p->b_type) < 0) return false;
   bool lies = ((p->a | p->b | p->c) & 15) == 0 && p->a_row % unit == 0 && p->b_column % unit == 0;
   return lies && p->m > 0 && p->n > 0 && p->k > 0 && p->n % unit == 0 && p->k % unit == 0;
 }
