@@ -91,11 +91,13 @@ static inline bool wk__ptx_adds_parts(const wk__ptx_product *p) {
 static inline int wk__ptx_product_blocks(const wk__ptx_product *p) {
   return p->warpgroups || wk__ptx_adds_parts(p) ? 1 : 2;
 }
-/* The most columns of a tile: as sums are held in registers, twice where they are added outside of tensor cores, and
- * results in shared memory. */
-static inline int wk__ptx_product_widest(const wk__ptx_product *p) {
-  if (!p->warpgroups || wk__ptx_adds_parts(p)) return 128;
-  return wk__ptx_element_bytes((wk__ptx_element)p->c) == 4 ? 192 : 256;
+/* Whether tiles may have so many columns: as sums are held in registers, twice where they are added outside of tensor
+ * cores, and results in shared memory, in whole lines for the copy engine. */
+static inline bool wk__ptx_product_may_be(const wk__ptx_product *p, int columns) {
+  int bytes = wk__ptx_element_bytes((wk__ptx_element)p->c);
+  int widest = !p->warpgroups || wk__ptx_adds_parts(p) ? 128 : bytes == 4 ? 192 : 256;
+  if (bytes == 1 && p->scales == 2) widest = 128;
+  return columns <= widest && columns * bytes % WK__PRODUCT_LINE == 0;
 }
 /* Whether the copy engine brings the operands. */
 static inline bool wk__ptx_product_is_bulk(const wk__ptx_product *p) {

@@ -79,7 +79,7 @@ void wk__product_find_tile(product_writer *w, int tile);
  * begin, and it becomes true. */
 void wk__product_multiply(product_writer *w, int sums, int adds);
 
-/* Results of a warp in shared memory, in panels of lines of 128 bytes. */
+/* Results of a warp in shared memory, in panels of lines of 128 bytes, of which 64 of float8 fill one by half. */
 typedef struct product_lines {
   int at, rows;    /* word: where; how many rows */
   int row, column; /* words: the first ones, of C */
@@ -98,7 +98,7 @@ static inline int wk__product_pieces_at_once(const product_writer *w) {
 }
 static inline int wk__product_pieces(const product_writer *w) { return w->tiles * w->groups / 2; }
 static inline int wk__product_panels(const product_writer *w) {
-  return w->groups * 8 * product_item_of_result(w->p) / LINE;
+  return (w->groups * 8 * product_item_of_result(w->p) + LINE - 1) / LINE;
 }
 
 /* The second kernel: an element a thread. */

@@ -220,7 +220,7 @@ static product_lines lines_of_warp(writer *w) {
                          .row = TWO("add.u32", w->row0, w->warp_row),
                          .column = TWO("add.u32", w->column0, w->warp_column)};
   lines.c = wk__ptx_advance(t, wk__ptx_arg_long(t, WK__PRODUCT_C), WK__PRODUCT_C_BATCH, w->batch);
-  lines.at = TWO("add.u32", w->staging, WITH("mul.lo.u32", w->warp, lines.rows * w->groups * 8 * item(w)));
+  lines.at = TWO("add.u32", w->staging, WITH("mul.lo.u32", w->warp, lines.rows * wk__product_panels(w) * LINE));
   return lines;
 }
 
@@ -251,14 +251,15 @@ void wk__product_store(product_writer *w, const product_lines *lines) {
   wk__ptx_text *t = &w->text;
   int piece = WITH("and.b32", w->lane, 7), first = WITH("shr.u32", w->lane, 3), chunk = wk__ptx_long(t);
   int column = TWO("add.u32", lines->column, WITH("mul.lo.u32", piece, 16 / item(w)));
-  int row = TWO("add.u32", lines->row, first);
+  int row = TWO("add.u32", lines->row, first), pieces = w->groups * 8 * item(w) / 16, in_line = wk__ptx_predicate(t);
+  SAY("setp.lt.u32 %%p%d, %%r%d, %d", in_line, piece, pieces);
   SAY("mul.wide.u32 %%d%d, %%r%d, %d;\n\tadd.s64 %%d%d, %%d%d, %%d%d", chunk, column, item(w), chunk, chunk, lines->c);
   for (int n = 0; n < lines->rows / 4; n++) {
     int there = wk__ptx_predicate(t), r = WITH("add.u32", row, 4 * n), in = WITH("add.u32", first, 4 * n);
     int from = TWO("add.u32", TWO("add.u32", lines->at, WITH("shl.b32", in, 7)),
                    WITH("shl.b32", TWO("xor.b32", piece, WITH("and.b32", in, 7)), 4));
     int address = row_of_result(w, chunk, r);
-    SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", there, r, w->m);
+    SAY("setp.lt.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", there, r, w->m, in_line);
     for (int p = 0; p < wk__product_panels(w); p++) {
       int v = wk__ptx_words(t, 4), may = wk__ptx_predicate(t), at = WITH("add.u32", column, LINE / item(w) * p);
       SAY("setp.lt.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", may, at, w->n, there);

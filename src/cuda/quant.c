@@ -11,6 +11,7 @@
 #include "cuda/written.h"
 #include "decompose/decompose.h"
 #include "ops/internal.h"
+#include "ops/rules/scaled_mm.h"
 #include "wick/operators.h"
 
 static uint64_t at(const wk_tensor *t) { return (uint64_t)(uintptr_t)wk__address(t); }
@@ -50,18 +51,20 @@ static bool describe(wk_tensor *a, wk_tensor *b, const wk_tensor *c, layout_fn *
 /* Rows that lie on each other, as those of expand, are no matrix to the library. */
 static bool lies_apart(const wk__cuda_byte_product *p) { return p->a_row >= p->k && p->b_column >= p->k; }
 
-/* By the library, or by our own kernels. `p` has all but the matrices. */
-static wk_status run(wk_tensor *a, wk_tensor *b, const wk_tensor *out, wk__cuda_byte_product *p, bool *out_done) {
-  wk__cuda_stream *stream = wk__cuda_stream_of(wk__stream_of(out->device));
+/* `p` has all but the matrices. */
+static wk_status run_library(wk_tensor *a, wk_tensor *b, const wk_tensor *out, wk__cuda_byte_product *p,
+                             bool *out_done) {
   *out_done = false;
-  if (wk__numel(out) == 0) return WK_OK;
-  if (wk__cublas_is_there()) {
-    if (!describe(a, b, out, by_rows, p)) return wk_error_category();
-    if (lies_apart(p)) WK_TRY(wk__cublas_run_bytes(stream, p, out_done));
-  }
-  if (*out_done || wk__cuda_products_are("exact")) return WK_OK;
+  if (!wk__cublas_is_there()) return WK_OK;
+  if (!describe(a, b, out, by_rows, p)) return wk_error_category();
+  return lies_apart(p) ? wk__cublas_run_bytes(wk__cuda_stream_of(wk__stream_of(out->device)), p, out_done) : WK_OK;
+}
+
+static wk_status run_own(wk_tensor *a, wk_tensor *b, const wk_tensor *out, wk__cuda_byte_product *p, bool *out_done) {
+  *out_done = false;
+  if (wk__cuda_products_are("exact")) return WK_OK;
   if (!describe(a, b, out, in_pieces, p)) return wk_error_category();
-  return wk__cuda_cores_run_bytes(stream, p, out_done);
+  return wk__cuda_cores_run_bytes(wk__cuda_stream_of(wk__stream_of(out->device)), p, out_done);
 }
 
 /* ---- integers ---- */
@@ -72,8 +75,9 @@ static wk_status byte_mm(wk__call *c) {
   WK__ARGS(_int_mm);
   wk_tensor *a = c->args[A_self].tensor, *b = c->args[A_mat2].tensor;
   wk__cuda_byte_product p = {0};
-  bool done = false;
-  if (is_of_bytes(a) && is_of_bytes(b)) WK_TRY(run(a, b, c->outputs[0], &p, &done));
+  bool done = false, bytes = is_of_bytes(a) && is_of_bytes(b) && wk__numel(c->outputs[0]) > 0;
+  if (bytes) WK_TRY(run_library(a, b, c->outputs[0], &p, &done));
+  if (bytes && !done) WK_TRY(run_own(a, b, c->outputs[0], &p, &done));
   return done ? WK_OK : by_parts(c);
 }
 wk_status wk__cuda_byte_mm(wk__call *c) { return wk__cuda_in_scope(c, byte_mm); }
@@ -86,17 +90,30 @@ bool wk__cuda_scales_products(wk_device device) {
   return d && d->capability >= 89 && (wk__cublas_is_there() || !wk__cuda_products_are("exact"));
 }
 
+/* A result of float8 that the library does not make: its f32 is rounded. */
+static wk_status round_wide_product(wk__call *c, wk_tensor *bias) {
+  WK__ARGS(_scaled_product);
+  wk_tensor *y = wk__scaled_product(c->args[A_self].tensor, c->args[A_mat2].tensor, c->args[A_scale_a].tensor,
+                                    c->args[A_scale_b].tensor, bias, WK_FLOAT32, wk__arg_bool(c, A_use_fast_accum));
+  y = wk__in_range(y, (wk_dtype)c->outputs[0]->dtype);
+  return y ? wk__copy_into(c->outputs[0], y) : wk_error_category();
+}
+
 static wk_status scaled_product(wk__call *c) {
   WK__ARGS(_scaled_product);
+  wk_tensor *a = c->args[A_self].tensor, *b = c->args[A_mat2].tensor, *out = c->outputs[0];
   const wk_tensor *of_a = c->args[A_scale_a].tensor, *of_b = c->args[A_scale_b].tensor;
   wk_tensor *bias = wk__arg_tensor(c, A_bias);
   wk__cuda_byte_product p = {.scale_a = at(of_a), .scale_b = at(of_b)};
   bool done;
+  if (wk__numel(out) == 0) return WK_OK;
   if (bias && !(bias = wk_contiguous(bias, NULL))) return wk_error_category();
   p.scales_rows = of_a->ndim == 2 && of_b->ndim == 2 && wk__numel(of_a) * wk__numel(of_b) > 1;
   p.fast = wk__arg_bool(c, A_use_fast_accum);
   if (bias) p.row = at(bias), p.row_type = bias->dtype;
-  WK_TRY(run(c->args[A_self].tensor, c->args[A_mat2].tensor, c->outputs[0], &p, &done));
+  WK_TRY(run_library(a, b, out, &p, &done));
+  if (!done && wk__cublas_is_there() && wk__dtype_is_ranged((wk_dtype)out->dtype)) return round_wide_product(c, bias);
+  if (!done) WK_TRY(run_own(a, b, out, &p, &done));
   return done ? WK_OK : by_parts(c);
 }
 wk_status wk__cuda_scaled_product(wk__call *c) { return wk__cuda_in_scope(c, scaled_product); }

@@ -97,10 +97,10 @@ static double cycles(const run *r, const wk__cuda_product *p, int columns, int64
 static void cut_for_engine(run *r, const wk__cuda_product *p) {
   static const int widths[] = {256, 192, 128, 64};
   int64_t most = wk__min(steps_of(r, p) / LEAST_STEPS, MOST_SPLITS), best_splits = 1;
-  int best = 128, widest = wk__ptx_product_widest(&r->kind);
+  int best = 128;
   double least = cycles(r, p, best, 1);
   for (size_t i = 0; i < WK_COUNT(widths); i++)
-    for (int64_t splits = 1; splits <= wk__max(most, 1) && widths[i] <= widest; splits++) {
+    for (int64_t splits = 1; splits <= wk__max(most, 1) && wk__ptx_product_may_be(&r->kind, widths[i]); splits++) {
       double now = cycles(r, p, widths[i], splits);
       if (now < least) least = now, best = widths[i], best_splits = splits;
     }
