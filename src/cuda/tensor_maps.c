@@ -6,7 +6,7 @@
 #include "cuda/driver.h"
 
 /* Their numbers in the driver's enumerations. */
-enum { TYPE_U8 = 0, TYPE_S32 = 4, TYPE_F16 = 6, TYPE_F32 = 7, TYPE_BF16 = 9, TYPE_TF32 = 11 };
+enum { TYPE_U8 = 0, TYPE_S32 = 3, TYPE_F16 = 6, TYPE_F32 = 7, TYPE_BF16 = 9, TYPE_TF32 = 11 };
 enum { INTERLEAVE_NONE = 0, SWIZZLE_128 = 3, PROMOTE_256 = 3, FILL_ZEROS = 0 };
 enum { BOX_BYTES = 128, PIECE = 16 };
 

@@ -92,6 +92,18 @@ def test_float8_on_tensor_cores(how, fast, rows, m, k, n, monkeypatch):
             assert torch.equal(again.float(), found.float())
 
 
+def test_operands_and_scales_of_a_graph_may_lie_elsewhere_each_time(monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", "wgmma")
+
+    def f(x, w, of_x, of_w):
+        return torch._scaled_mm(x, w, of_x, of_w, out_dtype=torch.bfloat16).float().sum(1)
+
+    compiled = torch.compile(f)
+    kept = [[a.cuda(), by_columns(b), *on("cuda", (torch.rand(1), torch.rand(1)))] for a, b in [small(9, 32, 48)] * 6]
+    for args in kept:
+        assert torch.equal(compiled(*args), f(*args))
+
+
 GIVEN_KINDS = """
 import wick as torch
 E4M3, one = torch.float8_e4m3fn, torch.tensor(1.0).cuda()

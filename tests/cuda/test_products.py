@@ -188,11 +188,12 @@ def test_a_row_that_begins_at_an_odd_place(monkeypatch):
     assert torch.equal(F.linear(x.cuda(), w.cuda(), rows[1:].cuda()).cpu().double(), found)
 
 
-def test_operands_of_a_graph_may_lie_elsewhere_each_time(monkeypatch):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_operands_of_a_graph_may_lie_elsewhere_each_time(dtype, monkeypatch, tf32):
     monkeypatch.setenv("WICK_CUDA_PRODUCTS", "wgmma")
     torch.manual_seed(0)
-    w = torch.randn(72, 40, device="cuda").bfloat16()
+    w = torch.randn(72, 40, device="cuda").to(dtype)
     f = torch.compile(lambda x, w: F.relu(F.linear(x, w).float()).sum(1))
-    kept = [torch.randn(136, 40, device="cuda").bfloat16() for _ in range(6)]
+    kept = [torch.randn(136, 40, device="cuda").to(dtype) for _ in range(6)]
     for x in kept:
         assert torch.equal(f(x, w), F.relu(F.linear(x, w).float()).sum(1))

@@ -21,7 +21,7 @@ typedef struct tensor_map {
 _Static_assert(sizeof(tensor_map) <= sizeof(CUtensorMap), "a map is opaque, and of 128 bytes");
 
 /* Numbers of the driver's. */
-enum { TYPE_U8 = 0, TYPE_S32 = 4, TYPE_F16 = 6, TYPE_F32 = 7, TYPE_BF16 = 9, TYPE_TF32 = 11, TYPES };
+enum { TYPE_U8 = 0, TYPE_S32 = 3, TYPE_F16 = 6, TYPE_F32 = 7, TYPE_BF16 = 9, TYPE_TF32 = 11, TYPES };
 
 /* 0: none that is known. */
 static uint32_t bytes_of_type(uint32_t type) {
