@@ -1,6 +1,6 @@
 /* What the writers of products share: the kernel that is being written, and its results. ptx_product.c writes kernels
- * whose threads copy their operands, ptx_product_bulk.c those whose operands the copy engine brings, and
- * ptx_product_results.c what becomes of the sums of both. */
+ * whose threads copy their operands, ptx_product_bulk.c those whose operands the copy engine brings,
+ * ptx_product_multiply.c the multiplication of both, and ptx_product_results.c what becomes of their sums. */
 #ifndef WICK_CODEGEN_PTX_PRODUCT_INTERNAL_H
 #define WICK_CODEGEN_PTX_PRODUCT_INTERNAL_H
 
@@ -75,6 +75,8 @@ static inline bool product_is_staged(const wk__ptx_product *p) { return p->vecto
 /* ptx_product.c: row0 and column0 of a tile by its number. Tiles are in groups of 8 rows of them, so that blocks that
  * run at once share operands. */
 void wk__product_find_tile(product_writer *w, int tile);
+/* ptx_product_multiply.c: one step of the stage at `from` by mma.sync. */
+void wk__product_multiply_by_warps(product_writer *w);
 /* One step of the stage at `from` by wgmma, as a group, to the words from `sums` on. adds: a predicate; false: sums
  * begin, and it becomes true. */
 void wk__product_multiply(product_writer *w, int sums, int adds);

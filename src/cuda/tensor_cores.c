@@ -143,7 +143,7 @@ static void set_results(run *r, const wk__cuda_product *p) {
 static bool prepare(run *r, const wk__cuda_product *p) {
   lies a, b;
   if (wk__cuda_products_are("exact") || p->k <= 0 || p->batch > MOST_BATCHES ||
-      wk__max(p->m, wk__max(p->n, p->k)) > INT32_MAX / 2)
+      wk__max(p->m, wk__max(p->n, p->k)) > INT32_MAX / wk__max(item(r), 2))
     return false;
   if (!find_lies(r, p->a_column, p->a_row, p->k, p->m, &a) || !find_lies(r, p->b_row, p->b_column, p->k, p->n, &b))
     return false;
