@@ -130,8 +130,8 @@ bool wk__ptx_waits(int capability);
 WK_MUST_USE wk_status wk__ptx_write(const wk__nest *nest, const wk__ptx_shape *shape, const char *provenance,
                                     wk__ptx_kernel *out);
 
-/* A pointwise nest over the rows and columns of a matrix that another kernel has just made of f16 or bf16
- * (ptx_product.h): the kernel gives it pieces of 8 neighbours of a row, in registers, of which the accesses `taken`
+/* A pointwise nest over the rows and columns of a matrix that another kernel has just made of f16, bf16 or
+ * f32 (ptx_product.h): the kernel gives it pieces of 8 neighbours of a row, in registers, of which the accesses `taken`
  * would load the elements. The shape is pointwise, 8 each, two loops. */
 enum { WK__PTX_PIECE = 8 };
 typedef struct wk__ptx_behind {
@@ -141,7 +141,7 @@ typedef struct wk__ptx_behind {
   wk__ptx_kernel *out; /* gets the arguments, which stand behind the kernel's own */
 } wk__ptx_behind;
 /* Registers by number: %r of row and column, which are those of a piece that is there, %p whether this one is, %r of
- * the first of four words. */
+ * the first of its words: four, of f32 eight. */
 typedef struct wk__ptx_piece {
   int row, column, there, words;
 } wk__ptx_piece;

@@ -22,6 +22,16 @@ static void find_places(writer *w, int out[4], int row, int high) {
     out[s] = TWO("add.u32", start, WITH("shl.b32", TWO("xor.b32", WITH("add.u32", high, 2 * s), lane7), 4));
 }
 
+/* Where a lane's floats are that lie across k: line k of a panel, in a piece that is k % 8 as well. The lane's row or
+ * column is lane / 4 of eight, its k lane % 4 of four; the others of its floats are in pieces 2, 4 and 6 from there. */
+static void find_places_of_floats(writer *w) {
+  int k = WITH("and.b32", w->lane, 3), other = WITH("shr.u32", w->lane, 2);
+  int piece = TWO("xor.b32", WITH("shr.u32", other, 2), k);
+  int at = TWO("add.u32", WITH("shl.b32", k, 7), WITH("shl.b32", WITH("and.b32", other, 3), 2));
+  for (int s = 0; s < 4; s++)
+    w->place_floats[s] = TWO("add.u32", at, WITH("shl.b32", WITH("xor.b32", piece, 2 * s), 4));
+}
+
 void wk__product_find_tile(product_writer *w, int tile) {
   wk__ptx_text *t = &w->text;
   int rows = wk__ptx_arg_word(t, WK__PRODUCT_TILES_M),
@@ -38,9 +48,16 @@ static int stride_times(writer *w, int arg, int lines) {
   return out;
 }
 
+static int shift_of_item(const writer *w) { return __builtin_ctz((unsigned)product_item(w)); }
+/* Elements of a line, and of one of its pieces. */
+static int line_elements(const writer *w) { return product_depth(w); }
+static int piece_elements(const writer *w) { return 16 / product_item(w); }
+/* The first element of a thread's piece. */
+static int first_of_piece(writer *w, const operand *o) { return WITH("mul.lo.u32", o->piece, piece_elements(w)); }
+
 /* (limit - at) elements in bytes, from 0 to 16. */
 static int bytes_there(writer *w, int limit, int at) {
-  int left = WITH("shl.b32", TWO("sub.u32", limit, at), 1);
+  int left = WITH("shl.b32", TWO("sub.u32", limit, at), shift_of_item(w));
   return WITH("min.s32", WITH("max.s32", left, 0), 16);
 }
 
@@ -48,14 +65,14 @@ static int bytes_there(writer *w, int limit, int at) {
  * panel's piece a tap. */
 static void find_windows(writer *w, operand *o, int first, int limit) {
   int lines = w->threads / 8, last = WITH("sub.u32", limit, 1);
-  int from = TWO("add.u32", o->line, o->across ? w->copy_k : first), piece = WITH("shl.b32", o->piece, 3);
-  for (int i = 0; i < (o->across ? DEPTH : o->extent) / lines; i++) {
+  int from = TWO("add.u32", o->line, o->across ? w->copy_k : first), piece = first_of_piece(w, o);
+  for (int i = 0; i < (o->across ? product_depth(w) : o->extent) / lines; i++) {
     int line = WITH("add.u32", from, i * lines);
     o->lines[i] = wk__ptx_window_place(&w->windows, o->across ? line : TWO("min.u32", line, last));
   }
   piece = TWO("add.u32", piece, o->across ? first : w->copy_k);
-  for (int p = 0; p < (o->across ? o->extent / 64 : 1); p++)
-    o->panels[p] = wk__ptx_window_tap(&w->windows, WITH("add.u32", piece, 64 * p));
+  for (int p = 0; p < (o->across ? o->extent / line_elements(w) : 1); p++)
+    o->panels[p] = wk__ptx_window_tap(&w->windows, WITH("add.u32", piece, line_elements(w) * p));
 }
 
 static void begin_operand(writer *w, operand *o, int arg, int extent, int first, int limit) {
@@ -66,29 +83,29 @@ static void begin_operand(writer *w, operand *o, int arg, int extent, int first,
   o->piece = WITH("and.b32", w->tid, 7), o->line = WITH("shr.u32", w->tid, 3);
   base = wk__ptx_advance(t, base, arg + 2, w->batch);
   o->at = wk__ptx_long(t);
-  int column = TWO("add.u32", first, WITH("shl.b32", o->piece, 3));
-  for (int p = 0; o->across && p < extent / 64; p++)
-    o->bytes[p] = bytes_there(w, limit, WITH("add.u32", column, 64 * p));
+  int column = TWO("add.u32", first, first_of_piece(w, o)), each = line_elements(w);
+  for (int p = 0; o->across && p < extent / each; p++)
+    o->bytes[p] = bytes_there(w, limit, WITH("add.u32", column, each * p));
   if (o->windows) {
     find_windows(w, o, first, limit);
     SAY("mov.b64 %%d%d, %%d%d", o->at, base);
     return;
   }
   if (o->across) {
-    for (int i = 0; i < DEPTH / lines; i++)
+    for (int i = 0; i < product_depth(w) / lines; i++)
       o->offsets[i] = TWO("mul.lo.u32", WITH("add.u32", o->line, i * lines), stride);
-    SAY("mul.wide.u32 %%d%d, %%r%d, 2", wide, column);
+    SAY("mul.wide.u32 %%d%d, %%r%d, %d", wide, column, product_item(w));
     base = wk__ptx_advance(t, base, arg + 1, w->copy_k);
-    o->step = stride_times(w, arg + 1, DEPTH);
+    o->step = stride_times(w, arg + 1, product_depth(w));
   } else {
     int last = WITH("sub.u32", limit, 1);
     last = TWO("sub.u32", last, first);
     for (int i = 0; i < extent / lines; i++)
       o->offsets[i] = TWO("mul.lo.u32", TWO("min.u32", WITH("add.u32", o->line, i * lines), last), stride);
-    SAY("mul.wide.u32 %%d%d, %%r%d, 2", wide, TWO("add.u32", w->copy_k, WITH("shl.b32", o->piece, 3)));
+    SAY("mul.wide.u32 %%d%d, %%r%d, %d", wide, TWO("add.u32", w->copy_k, first_of_piece(w, o)), product_item(w));
     base = wk__ptx_advance(t, base, arg + 1, first);
     o->step = wk__ptx_long(t);
-    SAY("mov.b64 %%d%d, %d", o->step, 2 * DEPTH);
+    SAY("mov.b64 %%d%d, %d", o->step, LINE);
   }
   SAY("add.s64 %%d%d, %%d%d, %%d%d", o->at, base, wide);
 }
@@ -104,7 +121,7 @@ static void copy_window(writer *w, int place, int offset, int address, int bytes
 
 /* A step's bytes of a piece along k, which is whole or not there, as channels are in eights. */
 static void copy_rows_of_windows(writer *w, operand *o, int place) {
-  int lines = w->threads / 8, all = bytes_there(w, w->k, TWO("add.u32", w->copy_k, WITH("shl.b32", o->piece, 3)));
+  int lines = w->threads / 8, all = bytes_there(w, w->k, TWO("add.u32", w->copy_k, first_of_piece(w, o)));
   for (int i = 0; i < o->extent / lines; i++) {
     int bytes = all, address = wk__ptx_window_piece(&w->windows, &o->lines[i], &o->panels[0], o->at, &bytes);
     copy_window(w, place, i * lines * LINE, address, bytes);
@@ -113,15 +130,15 @@ static void copy_rows_of_windows(writer *w, operand *o, int place) {
 }
 
 static void copy_lines_of_windows(writer *w, operand *o, int place) {
-  int lines = w->threads / 8;
-  for (int i = 0; i < DEPTH / lines; i++) {
+  int lines = w->threads / 8, depth = product_depth(w);
+  for (int i = 0; i < depth / lines; i++) {
     int there = wk__ptx_predicate(&w->text);
     SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", there, TWO("add.u32", w->copy_k, WITH("add.u32", o->line, i * lines)), w->k);
-    for (int p = 0; p < o->extent / 64; p++) {
+    for (int p = 0; p < o->extent / line_elements(w); p++) {
       int bytes = word(w);
       SAY("selp.b32 %%r%d, %%r%d, 0, %%p%d", bytes, o->bytes[p], there);
       int address = wk__ptx_window_piece(&w->windows, &o->lines[i], &o->panels[p], o->at, &bytes);
-      copy_window(w, place, p * DEPTH * LINE + i * lines * LINE, address, bytes);
+      copy_window(w, place, p * depth * LINE + i * lines * LINE, address, bytes);
     }
     wk__ptx_window_next_place(&w->windows, &o->lines[i]);
   }
@@ -129,13 +146,13 @@ static void copy_lines_of_windows(writer *w, operand *o, int place) {
 
 static void copy_operand(writer *w, operand *o, int to) {
   wk__ptx_text *t = &w->text;
-  int lines = w->threads / 8, place = TWO("add.u32", to, w->copy_to), bytes = -1;
+  int lines = w->threads / 8, place = TWO("add.u32", to, w->copy_to), bytes = -1, depth = product_depth(w);
   if (o->windows) {
     (o->across ? copy_lines_of_windows : copy_rows_of_windows)(w, o, place);
     return;
   }
-  if (!o->across) bytes = bytes_there(w, w->k, TWO("add.u32", w->copy_k, WITH("shl.b32", o->piece, 3)));
-  for (int i = 0; i < (o->across ? DEPTH : o->extent) / lines; i++) {
+  if (!o->across) bytes = bytes_there(w, w->k, TWO("add.u32", w->copy_k, first_of_piece(w, o)));
+  for (int i = 0; i < (o->across ? depth : o->extent) / lines; i++) {
     int address = wk__ptx_long(t), there = wk__ptx_predicate(t);
     SAY("cvt.u64.u32 %%d%d, %%r%d", address, o->offsets[i]);
     SAY("add.s64 %%d%d, %%d%d, %%d%d", address, address, o->at);
@@ -144,10 +161,10 @@ static void copy_operand(writer *w, operand *o, int to) {
       continue;
     }
     SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", there, TWO("add.u32", w->copy_k, WITH("add.u32", o->line, i * lines)), w->k);
-    for (int p = 0; p < o->extent / 64; p++) {
+    for (int p = 0; p < o->extent / line_elements(w); p++) {
       int some = word(w);
       SAY("selp.b32 %%r%d, %%r%d, 0, %%p%d", some, o->bytes[p], there);
-      copy_piece(w, place, p * DEPTH * LINE + i * lines * LINE, address, p * LINE, some);
+      copy_piece(w, place, p * depth * LINE + i * lines * LINE, address, p * LINE, some);
     }
   }
   SAY("add.s64 %%d%d, %%d%d, %%d%d", o->at, o->at, o->step);
@@ -163,7 +180,7 @@ static void next_stage(writer *w, int stage) {
 static void copy_step(writer *w) {
   copy_operand(w, &w->a, w->to);
   copy_operand(w, &w->b, WITH("add.u32", w->to, ROWS * LINE));
-  SAY("add.u32 %%r%d, %%r%d, %d", w->copy_k, w->copy_k, DEPTH);
+  SAY("add.u32 %%r%d, %%r%d, %d", w->copy_k, w->copy_k, product_depth(w));
   next_stage(w, w->to);
 }
 
@@ -178,6 +195,7 @@ static void begin(writer *w) {
   find_places(w, w->place_rows, low15, top);
   find_places(w, w->place_columns, TWO("add.u32", low7, WITH("shl.b32", top, 3)),
               WITH("and.b32", WITH("shr.u32", w->lane, 3), 1));
+  if (w->p->a == WK__ELEMENT_F32) find_places_of_floats(w);
   int piece = WITH("and.b32", w->tid, 7), line = WITH("shr.u32", w->tid, 3);
   w->copy_to =
       TWO("add.u32", WITH("shl.b32", TWO("xor.b32", piece, WITH("and.b32", line, 7)), 4), WITH("shl.b32", line, 7));
@@ -187,89 +205,22 @@ static void begin(writer *w) {
   w->from = word(w), w->to = word(w), w->step = word(w), w->copy_k = word(w);
   SAY("mov.b32 %%r%d, %%r%d;\n\tmov.b32 %%r%d, %%r%d", w->from, w->shared, w->to, w->shared);
   /* the split's steps */
-  int each = wk__ptx_arg_word(t, WK__PRODUCT_STEPS), all = WITH("shr.u32", WITH("add.u32", w->k, DEPTH - 1), 6);
+  int each = wk__ptx_arg_word(t, WK__PRODUCT_STEPS), all = product_all_steps(w);
   int first = TWO("mul.lo.u32", w->split, each);
   w->steps = TWO("min.u32", TWO("sub.u32", all, first), each);
-  SAY("mul.lo.u32 %%r%d, %%r%d, %d;\n\tmov.b32 %%r%d, 0", w->copy_k, first, DEPTH, w->step);
+  SAY("mul.lo.u32 %%r%d, %%r%d, %d;\n\tmov.b32 %%r%d, 0", w->copy_k, first, product_depth(w), w->step);
   w->a.across = w->p->a_across, w->b.across = w->p->b_across;
   w->a.windows = is_of_a(w->p), w->b.windows = w->p->windows == WK__WINDOWS_OF_B;
   begin_operand(w, &w->a, WK__PRODUCT_A, ROWS, w->row0, w->m);
   begin_operand(w, &w->b, WK__PRODUCT_B, w->p->columns, w->column0, w->n);
 }
 
-/* ---- a step by mma.sync: a warp has 64 x 64 ---- */
-
-static void load_matrices(writer *w, int out, int address, int offset, bool turned) {
-  SAY("ldmatrix.sync.aligned.m8n8.x4%s.shared.b16 {%%r%d, %%r%d, %%r%d, %%r%d}, [%%r%d+%d]", turned ? ".trans" : "",
-      out, out + 1, out + 2, out + 3, address, offset);
-}
-
-static void multiply_by_warps(writer *w) {
-  const char *type = w->p->half ? "f16" : "bf16";
-  int a = TWO("add.u32", w->from, WITH("shl.b32", w->warp_row, 7)), b = WITH("add.u32", w->from, ROWS * LINE), at_a[4],
-      at_b[4];
-  b = TWO("add.u32", b, WITH("shl.b32", w->warp_column, 7)); /* 64 rows, or a panel: the same bytes */
-  for (int s = 0; s < 4; s++) {
-    at_a[s] = TWO("add.u32", a, w->p->a_across ? w->place_columns[s] : w->place_rows[s]);
-    at_b[s] = TWO("add.u32", b, w->p->b_across ? w->place_rows[s] : w->place_columns[s]);
-  }
-  for (int s = 0; s < DEPTH / 16; s++) {
-    int left = wk__ptx_words(&w->text, 16), right = wk__ptx_words(&w->text, 16);
-    for (int i = 0; i < 4; i++) {
-      if (w->p->a_across)
-        load_matrices(w, left + 4 * i, at_a[i], s * 16 * LINE, true);
-      else
-        load_matrices(w, left + 4 * i, at_a[s], i * 16 * LINE, false);
-      if (w->p->b_across)
-        load_matrices(w, right + 4 * i, at_b[i], s * 16 * LINE, true);
-      else
-        load_matrices(w, right + 4 * i, at_b[s], i * 16 * LINE, false);
-    }
-    for (int i = 0; i < 4; i++)
-      for (int j = 0; j < 8; j++) {
-        int c = w->sums + (i * 8 + j) * 4, x = left + 4 * i, y = right + 2 * j;
-        SAY("mma.sync.aligned.m16n8k16.row.col.f32.%s.%s.f32 {%%r%d, %%r%d, %%r%d, %%r%d}, {%%r%d, %%r%d, %%r%d, "
-            "%%r%d}, {%%r%d, %%r%d}, {%%r%d, %%r%d, %%r%d, %%r%d}",
-            type, type, c, c + 1, c + 2, c + 3, x, x + 1, x + 2, x + 3, y, y + 1, c, c + 1, c + 2, c + 3);
-      }
-  }
-}
-
-/* ---- a step by wgmma: four warps have 64 rows, 16 each ---- */
-
-/* What says where a matrix lies: address / 16, bytes / 16 from a panel to the next (across) and from 8 lines to the
- * next 8, swizzled by 128 bytes. */
-static int describe(writer *w, int address) {
-  int d = wk__ptx_long(&w->text), r = WITH("and.b32", WITH("shr.u32", address, 4), 0x3fff);
-  uint64_t rest = UINT64_C(1) << 62 | (uint64_t)(8 * LINE / 16) << 32 | (uint64_t)(DEPTH * LINE / 16) << 16;
-  SAY("cvt.u64.u32 %%d%d, %%r%d", d, r);
-  SAY("or.b64 %%d%d, %%d%d, 0x%llx", d, d, (unsigned long long)rest);
-  return d;
-}
-
-void wk__product_multiply(product_writer *w, int adds) {
-  const char *type = w->p->half ? "f16" : "bf16";
-  int group = WITH("shr.u32", w->warp, 2), a = TWO("add.u32", w->from, WITH("mul.lo.u32", group, 64 * LINE));
-  int left = describe(w, a), right = describe(w, WITH("add.u32", w->from, ROWS * LINE)), count = w->p->columns / 2;
-  int x = wk__ptx_long(&w->text), y = wk__ptx_long(&w->text), always = wk__ptx_predicate(&w->text);
-  SAY("setp.eq.u32 %%p%d, 0, 0", always);
-  SAY("wgmma.fence.sync.aligned");
-  for (int s = 0; s < DEPTH / 16; s++) {
-    SAY("add.s64 %%d%d, %%d%d, %d", x, left, s * (w->p->a_across ? 16 * LINE / 16 : 2));
-    SAY("add.s64 %%d%d, %%d%d, %d", y, right, s * (w->p->b_across ? 16 * LINE / 16 : 2));
-    wk__string_printf(&w->text.code, "\twgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {", w->p->columns, type, type);
-    for (int c = 0; c < count; c++) wk__string_printf(&w->text.code, "%s%%r%d", c ? ", " : "", w->sums + c);
-    wk__string_printf(&w->text.code, "}, %%d%d, %%d%d, %%p%d, 1, 1, %d, %d;\n", x, y, s ? always : adds, w->p->a_across,
-                      w->p->b_across);
-  }
-  SAY("wgmma.commit_group.sync.aligned");
-  SAY("setp.eq.u32 %%p%d, 0, 0", adds);
-}
+/* ---- a step ---- */
 
 static void multiply_by_warpgroups(writer *w) {
   int adds = wk__ptx_predicate(&w->text);
   SAY("setp.eq.u32 %%p%d, 0, 0", adds);
-  wk__product_multiply(w, adds);
+  wk__product_multiply(w, w->sums, adds);
   SAY("wgmma.wait_group.sync.aligned 1");
 }
 
@@ -286,7 +237,7 @@ static void one_step(writer *w) {
   if (w->p->warpgroups)
     multiply_by_warpgroups(w);
   else
-    multiply_by_warps(w);
+    wk__product_multiply_by_warps(w);
   next_stage(w, w->from);
   SAY("add.u32 %%r%d, %%r%d, 1", w->step, w->step);
 }
@@ -295,14 +246,13 @@ static void one_step(writer *w) {
 
 /* The nest's work on a warp's tile. */
 static void do_behind(writer *w, const product_lines *lines) {
-  enum { PIECES = 4 };
   wk__ptx_text *t = &w->text;
-  int index = word(w), loop = t->labels++, more = wk__ptx_predicate(t);
+  int at_once = wk__product_pieces_at_once(w), index = word(w), loop = t->labels++, more = wk__ptx_predicate(t);
   SAY("mov.b32 %%r%d, 0", index);
   wk__ptx_label(t, loop);
-  wk__product_do_pieces(w, lines, index, PIECES);
-  SAY("add.u32 %%r%d, %%r%d, %d;\n\tsetp.lt.u32 %%p%d, %%r%d, %d;\n\t@%%p%d bra L%d", index, index, PIECES, more, index,
-      wk__product_pieces(w), more, loop);
+  wk__product_do_pieces(w, lines, index, at_once);
+  SAY("add.u32 %%r%d, %%r%d, %d;\n\tsetp.lt.u32 %%p%d, %%r%d, %d;\n\t@%%p%d bra L%d", index, index, at_once, more,
+      index, wk__product_pieces(w), more, loop);
 }
 
 static void begin_sums(writer *w) {
@@ -311,12 +261,15 @@ static void begin_sums(writer *w) {
     w->warp_row = WITH("shl.b32", w->warp, 4), w->warp_column = word(w);
     SAY("mov.b32 %%r%d, 0", w->warp_column);
   } else {
-    w->tiles = 4, w->groups = 8;
-    w->warp_row = WITH("shl.b32", WITH("shr.u32", w->warp, 1), 6),
+    w->tiles = wk__ptx_adds_parts(w->p) ? 2 : 4, w->groups = 8;
+    w->warp_row = WITH("mul.lo.u32", WITH("shr.u32", w->warp, 1), 16 * w->tiles),
     w->warp_column = WITH("shl.b32", WITH("and.b32", w->warp, 1), 6);
   }
   w->sums = wk__ptx_words(&w->text, w->tiles * w->groups * 4);
   for (int i = 0; i < w->tiles * w->groups * 4; i++) SAY("mov.b32 %%r%d, 0", w->sums + i);
+  if (w->p->warpgroups || !wk__ptx_adds_parts(w->p)) return;
+  w->parts = wk__ptx_words(&w->text, 4);
+  for (int e = 0; e < 4; e++) SAY("mov.b32 %%r%d, 0", w->parts + e);
 }
 
 static void write_tile(writer *w) {
@@ -368,7 +321,7 @@ static void write_kernel(writer *w, wk__ptx_product_kernel *out) {
 
 static int threads_of(const wk__ptx_product *p) {
   if (!p->adds && wk__ptx_product_is_bulk(p)) return wk__product_bulk_threads(p);
-  return p->adds || p->warpgroups ? 256 : 128;
+  return p->adds || p->warpgroups || wk__ptx_adds_parts(p) ? 256 : 128;
 }
 
 wk_status wk__ptx_write_product(const wk__ptx_product *p, const wk__ptx_behind *behind, wk__ptx_product_kernel *out) {
@@ -384,10 +337,9 @@ wk_status wk__ptx_write_product(const wk__ptx_product *p, const wk__ptx_behind *
                       .capability = p->capability,
                       .args = WK__PRODUCT_ARGS + more,
                       .threads = out->threads,
-                      .blocks = p->adds         ? 8
-                                : p->warpgroups ? 1
-                                                : 2,
+                      .blocks = p->adds ? 6 : wk__ptx_product_blocks(p),
                       .warpgroups = p->warpgroups && !p->adds,
+                      .float8 = wk__ptx_is_float8((wk__ptx_element)p->a) || wk__ptx_is_float8((wk__ptx_element)p->c),
                       .tables = w->tables.text};
   wk_status status = w->tables.failed ? WK_OUT_OF_MEMORY : w->status;
   if (status == WK_OK) out->text = wk__ptx_finish(&w->text, &m);

@@ -15,13 +15,14 @@ enum { COPIES = 256, WARPS = COPIES / 32, THREADS = COPIES + 32 }; /* COPIES: th
 /* With a nest there are twelve warps: registers of a thread are taken from one warpgroup and given to two. */
 enum { THREADS_OF_NEST = COPIES + 128, REGISTERS_OF_NEST = 232, REGISTERS_OF_COPIES = 40 };
 enum { MOST_SHARED = 227 * 1024, ATOM = 1024, BARRIER = 8, MOST_STAGES = 6 };
-enum { PIECES = 4 }; /* that a lane works on at a time */
 
 static int word(writer *w) { return product_word(w); }
 
 /* ---- shared memory: stages, staged results, barriers ---- */
 
-static int staging_bytes(const wk__ptx_product *p) { return product_is_staged(p) ? ROWS * p->columns * 2 : 0; }
+static int staging_bytes(const wk__ptx_product *p) {
+  return product_is_staged(p) ? ROWS * p->columns * product_item_of_result(p) : 0;
+}
 static int bytes_of_stage(const wk__ptx_product *p) { return (ROWS + p->columns) * LINE + 2 * BARRIER; }
 
 static int stages_of(const wk__ptx_product *p) {
@@ -96,10 +97,10 @@ static void find_item(writer *w, int item) {
   int rest = TWO("div.u32", item, tiles), splits = wk__ptx_arg_word(t, WK__PRODUCT_SPLITS);
   w->split = TWO("rem.u32", rest, splits), w->batch = TWO("div.u32", rest, splits);
   wk__product_find_tile(w, TWO("rem.u32", item, tiles));
-  int each = wk__ptx_arg_word(t, WK__PRODUCT_STEPS), all = WITH("shr.u32", WITH("add.u32", w->k, DEPTH - 1), 6);
+  int each = wk__ptx_arg_word(t, WK__PRODUCT_STEPS), all = product_all_steps(w);
   int first = TWO("mul.lo.u32", w->split, each);
   w->steps = TWO("min.u32", TWO("sub.u32", all, first), each);
-  SAY("mul.lo.u32 %%r%d, %%r%d, %d;\n\tmov.b32 %%r%d, 0", w->copy_k, first, DEPTH, w->step);
+  SAY("mul.lo.u32 %%r%d, %%r%d, %d;\n\tmov.b32 %%r%d, 0", w->copy_k, first, product_depth(w), w->step);
 }
 
 static int first_item(writer *w) {
@@ -155,8 +156,9 @@ static void ask_for(writer *w, const source *s, int to, int full) {
     ask(w, to, 0, s, w->copy_k, s->first, full);
     return;
   }
-  for (int p = 0; p < s->extent / 64; p++)
-    ask(w, to, p * DEPTH * LINE, s, WITH("add.u32", s->first, 64 * p), w->copy_k, full);
+  int depth = product_depth(w), line = LINE / product_item(w);
+  for (int p = 0; p < s->extent / line; p++)
+    ask(w, to, p * depth * LINE, s, WITH("add.u32", s->first, line * p), w->copy_k, full);
 }
 
 static void ask_for_step(writer *w, const place *ring, const source *a, const source *b) {
@@ -165,7 +167,7 @@ static void ask_for_step(writer *w, const place *ring, const source *a, const so
   SAY("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%%r%d], %d", full, product_stage_bytes(w));
   ask_for(w, a, to, full);
   ask_for(w, b, WITH("add.u32", to, ROWS * LINE), full);
-  SAY("add.u32 %%r%d, %%r%d, %d", w->copy_k, w->copy_k, DEPTH);
+  SAY("add.u32 %%r%d, %%r%d, %d", w->copy_k, w->copy_k, product_depth(w));
   next_slot(w, ring);
 }
 
@@ -210,8 +212,8 @@ static before nothing_before(writer *w) {
 }
 
 static void do_some(writer *w, const before *b) {
-  wk__product_do_pieces(w, &b->lines, b->next, PIECES);
-  SAY("add.u32 %%r%d, %%r%d, %d", b->next, b->next, PIECES);
+  wk__product_do_pieces(w, &b->lines, b->next, wk__product_pieces_at_once(w));
+  SAY("add.u32 %%r%d, %%r%d, %d", b->next, b->next, wk__product_pieces_at_once(w));
 }
 
 static int some_left(writer *w, const before *b) {
@@ -237,6 +239,24 @@ static void keep(writer *w, const before *b) {
   SAY("mov.b32 %%r%d, 0;\n\tbar.warp.sync 0xffffffff", b->next);
 }
 
+/* A tile's steps of which tensor cores add one at a time, from zero. */
+static void write_steps_in_parts(writer *w, const place *ring, int first_lane) {
+  wk__ptx_text *t = &w->text;
+  int loop = t->labels++, adds = wk__ptx_predicate(t), more = wk__ptx_predicate(t), count = w->groups * 4;
+  for (int i = 0; i < count; i++) SAY("mov.b32 %%r%d, 0", w->sums + i);
+  wk__ptx_label(t, loop);
+  wait(w, full_at(w, ring), ring->parity);
+  w->from = stage_at(w, ring);
+  SAY("setp.ne.u32 %%p%d, 0, 0", adds);
+  wk__product_multiply(w, w->parts, adds);
+  SAY("wgmma.wait_group.sync.aligned 0");
+  arrive(w, empty_at(w, ring), first_lane);
+  next_slot(w, ring);
+  for (int i = 0; i < count; i++) SAY("add.f32 %%r%d, %%r%d, %%r%d", w->sums + i, w->sums + i, w->parts + i);
+  SAY("add.u32 %%r%d, %%r%d, 1;\n\tsetp.lt.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", w->step, w->step, more, w->step,
+      w->steps, more, loop);
+}
+
 /* A tile's steps. A stage is empty when the products of the next one have begun and its own are done. */
 static void write_steps(writer *w, const place *ring, const before *b, int first_lane) {
   wk__ptx_text *t = &w->text;
@@ -246,7 +266,7 @@ static void write_steps(writer *w, const place *ring, const before *b, int first
   wk__ptx_label(t, loop);
   wait(w, full_at(w, ring), ring->parity);
   w->from = stage_at(w, ring);
-  wk__product_multiply(w, adds);
+  wk__product_multiply(w, w->sums, adds);
   if (w->behind) {
     SAY("@!%%p%d bra L%d", some_left(w, b), skip);
     do_some(w, b);
@@ -263,13 +283,13 @@ static void write_steps(writer *w, const place *ring, const before *b, int first
   arrive(w, last, first_lane);
 }
 
-/* Panels of 16 rows of 64. */
+/* Panels of 16 lines. */
 static void store_by_engine(writer *w, const product_lines *lines, int first_lane) {
   int map = map_of(w, WK__PRODUCT_MAP_C);
   SAY("fence.proxy.async.shared::cta;\n\tbar.warp.sync 0xffffffff");
-  for (int p = 0; p < w->groups / 8; p++)
+  for (int p = 0; p < wk__product_panels(w); p++)
     SAY("@%%p%d cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%%d%d, {%%r%d, %%r%d, %%r%d}], [%%r%d]",
-        first_lane, map, WITH("add.u32", lines->column, 64 * p), lines->row, w->batch,
+        first_lane, map, WITH("add.u32", lines->column, LINE / product_item_of_result(w->p) * p), lines->row, w->batch,
         WITH("add.u32", lines->at, p * lines->rows * LINE));
   SAY("@%%p%d cp.async.bulk.commit_group", first_lane);
 }
@@ -292,6 +312,7 @@ static void write_products(writer *w) {
   w->lane = WITH("and.b32", w->tid, 31), w->warp = WITH("shr.u32", w->tid, 5);
   SAY("setp.eq.u32 %%p%d, %%r%d, 0", first_lane, w->lane);
   w->tiles = 1, w->groups = w->p->columns / 8, w->sums = wk__ptx_words(t, w->groups * 4);
+  if (wk__ptx_adds_parts(w->p)) w->parts = wk__ptx_words(t, w->groups * 4);
   w->warp_row = WITH("shl.b32", w->warp, 4), w->warp_column = word(w);
   SAY("mov.b32 %%r%d, 0", w->warp_column);
   place ring = begin_ring(w, 0);
@@ -301,7 +322,10 @@ static void write_products(writer *w) {
   int none = no_more(w, item);
   SAY("@%%p%d bra L%d", none, rest);
   find_item(w, item);
-  write_steps(w, &ring, &b, first_lane);
+  if (wk__ptx_adds_parts(w->p))
+    write_steps_in_parts(w, &ring, first_lane);
+  else
+    write_steps(w, &ring, &b, first_lane);
   wk__ptx_label(t, rest);
   if (w->behind) do_rest(w, &b);
   SAY("@%%p%d bra L%d", none, end);

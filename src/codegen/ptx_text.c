@@ -69,6 +69,8 @@ char *wk__ptx_finish(wk__ptx_text *t, const wk__ptx_module *m) {
   if (!code) return NULL;
   if (m->warpgroups)
     wk__string_append(&s, ".version 8.0\n.target sm_90a\n.address_size 64\n");
+  else if (m->float8)
+    wk__string_append(&s, ".version 8.4\n.target sm_89\n.address_size 64\n");
   else
     wk__string_printf(&s, ".version 7.8\n.target sm_%d\n.address_size 64\n", m->capability < 80 ? 70 : 80);
   if (m->tables) wk__string_append(&s, m->tables);

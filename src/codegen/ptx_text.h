@@ -35,6 +35,7 @@ typedef struct wk__ptx_module {
   const char *entry;
   int capability, args, threads, blocks; /* blocks of a multiprocessor that registers should suffice for */
   bool warpgroups;                       /* of sm_90's own instructions, which no other GPU has */
+  bool float8;                           /* of instructions from sm_89 on, which take a newer driver */
   const char *tables;                    /* declarations; NULL: none */
 } wk__ptx_module;
 char *wk__ptx_finish(wk__ptx_text *t, const wk__ptx_module *m) WK_MUST_USE;

@@ -1,9 +1,9 @@
 /* Products with a nest behind them (compile/fuse/product_fit.c). One kernel does both where that is faster
  * (codegen/ptx_product.h), else there are two, as there are until it has been compiled.
  *
- * In: a call of mm or linear of small floats, and the nest's launch over rows and columns of its result. Invariant: the
- * bits do not depend on whether the kernel is there yet: the product alone sums in the same order. Tests:
- * tests/cuda/test_behind.py. */
+ * In: a call of mm or linear of small floats or f32, and the nest's launch over rows and columns of its result.
+ * Invariant: the bits do not depend on whether the kernel is there yet: the product alone sums in the same order.
+ * Tests: tests/cuda/test_behind.py. */
 #include <stdio.h>
 
 #include "cuda/code.h"
@@ -12,6 +12,7 @@
 #include "cuda/native_kernels.h"
 #include "cuda/shape.h"
 #include "cuda/tensor_cores.h"
+#include "cuda/tier0.h"
 #include "cuda/written.h"
 #include "device/device.h"
 #include "ops/internal.h"
@@ -27,10 +28,11 @@ typedef struct run {
 /* The result's way to memory and back is saved, which is less than the work takes where it is an exponential or the
  * like: the warps that multiply are too few to compute as fast as a kernel of its own. Measured on an H100, 8192 x 3072
  * x 768, as one and as two kernels, microseconds: relu 68 and 93, an addition 88 and 110, gelu 109 and 100, its
- * gradient 153 and 117; 8192 x 4096 x 2048, relu 195 and 226, an addition 219 and 260. */
-static bool is_worth_it(const wk__code *code) {
+ * gradient 153 and 117; 8192 x 4096 x 2048, relu 195 and 226, an addition 219 and 260. The library's products of f32 as
+ * TF32 were not measured beside ours, and keep theirs. */
+static bool is_worth_it(const run *r) {
   if (wk__cuda_products_are("apart")) return false;
-  return !wk__cublas_is_there() || !wk__cuda_calls_functions(code);
+  return !wk__cublas_is_there() || (r->product.type != WK__MEMORY_F32 && !wk__cuda_calls_functions(r->fused->code));
 }
 
 /* ---- whether the nest goes with pieces of the product's tiles ---- */
@@ -66,7 +68,7 @@ static bool goes_with_pieces(const run *r, const wk__nest *nest, uint64_t taken)
 
 static bool product_fits(run *r) {
   return r->product.batch == 1 && wk__cuda_cores_prepare(&r->cores, r->stream, &r->product, WK__WINDOWS_OF_NONE) &&
-         !r->cores.kind.split && r->cores.kind.vectors;
+         !r->cores.kind.split && r->cores.kind.vectors && r->product.n % WK__PTX_PIECE == 0;
 }
 
 /* ---- the one kernel ---- */
@@ -129,7 +131,7 @@ static wk_status run_as_one(run *r, bool *out_done) {
 
 static wk_status run_both(run *r, wk_tensor *out, wk__stream *stream) {
   bool done = false;
-  if (is_worth_it(r->fused->code) && product_fits(r)) {
+  if (is_worth_it(r) && product_fits(r)) {
     WK_TRY(run_as_one(r, &done));
     r->cores.kind.behind = r->cores.kind.keeps = false;
     if (!done) WK_TRY(wk__cuda_cores_give(&r->cores, &r->product));
@@ -149,7 +151,7 @@ wk_status wk__cuda_run_product(wk__stream *stream, const wk_op *op, const wk_val
     status = wk__cuda_describe_linear(args, out, &r.product, &rows);
   else
     r.product = wk__cuda_describe_mm(args, out);
-  r.product.type = wk__cuda_float_type(out);
+  wk__cuda_set_type(&r.product, out);
   if (status == WK_OK) status = run_both(&r, out, stream);
   wk_value_release(&rows);
   return status;

@@ -8,7 +8,7 @@ static const wk__fusion_facts facts = {.compiles = true,
                                        .columns_apart = true,
                                        .together = true,
                                        .beside = WK__BESIDE_PRODUCTS | WK__BESIDE_WANTED,
-                                       .beside_dtypes = 1u << WK_FLOAT16 | 1u << WK_BFLOAT16};
+                                       .beside_dtypes = 1u << WK_FLOAT16 | 1u << WK_BFLOAT16 | 1u << WK_FLOAT32};
 
 const wk__device_type wk__cuda_device_type = {
     .name = "cuda",

@@ -24,6 +24,8 @@ static inline bool wk__cuda_is_whole(const wk_tensor *t) {
 }
 /* A product into `out`, or a part of it; sets the product's type and whether it may be TF32. Of floats and i64.
  * (product.c) */
+/* What a product into the result is of, and whether floats may be TF32 now. */
+void wk__cuda_set_type(struct wk__cuda_product *product, const wk_tensor *out);
 WK_MUST_USE wk_status wk__cuda_multiply(const wk_tensor *out, struct wk__cuda_product *product);
 /* Of calls of mm and linear. out_rows (empty at first, the caller's): a copy of linear's input whose rows did not lie
  * evenly, which the product reads. */

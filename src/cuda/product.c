@@ -1,8 +1,8 @@
 /* mm, bmm, addmm and linear on the device: operands with their own strides, so that transposed and broadcast ones are
- * never copied. cuBLASLt does them where it is found and takes the layout (cublas.h); else those of small floats are
- * our own on tensor cores (tensor_cores.c), and all others the kernel of on_device/gemm.c, whose bits are the CPU's.
- * Integers are multiplied as int64s. Types that none knows are the host's. Tests: tests/cuda/test_products.py,
- * tests/device/. */
+ * never copied. cuBLASLt does them where it is found and takes the layout (cublas.h); else those of small floats, and
+ * of f32 that may be TF32, are our own on tensor cores (tensor_cores.c), and all others the kernel of on_device/gemm.c,
+ * whose bits are the CPU's. Integers are multiplied as int64s. Types that none knows are the host's. Tests:
+ * tests/cuda/test_products.py, tests/device/. */
 #include <stdio.h>
 
 #include "cuda/cublas.h"
@@ -84,9 +84,13 @@ wk_status wk__cuda_multiply_in(wk__cuda_stream *s, const wk__cuda_product *p, in
   return run_own(s, p);
 }
 
-wk_status wk__cuda_multiply(const wk_tensor *out, wk__cuda_product *p) {
+void wk__cuda_set_type(wk__cuda_product *p, const wk_tensor *out) {
   p->type = out->dtype == WK_INT64 ? WK__MEMORY_I64 : wk__cuda_float_type(out);
   p->tf32 = p->type == WK__MEMORY_F32 && wk__cuda_switches.products_tf32;
+}
+
+wk_status wk__cuda_multiply(const wk_tensor *out, wk__cuda_product *p) {
+  wk__cuda_set_type(p, out);
   wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(out->device));
   if (p->m == 0 || p->n == 0 || p->batch == 0) return WK_OK;
   WK_TRY(wk__cuda_enter(s->device));

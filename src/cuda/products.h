@@ -13,8 +13,18 @@ typedef struct wk__cuda_product {
   int64_t a_row, a_column, a_batch, b_row, b_column, b_batch, c_row, c_batch;
   double alpha, beta;
   int32_t type; /* wk__cuda_memory_type: f16, bf16, f32, f64, i64; of all matrices */
-  int32_t tf32; /* f32 may be multiplied as TF32 */
+  int32_t tf32; /* of f32: it may be multiplied as TF32 */
 } wk__cuda_product;
+
+/* C (m, n), row by row, = (scale_a A) (scale_b B) + row, of float8; = A B, of integers, without scales and a row. A
+ * (m, k) row by row and B (k, n) column by column, with steps in elements from one to the next. */
+typedef struct wk__cuda_byte_product {
+  uint64_t a, b, c, row, scale_a, scale_b; /* addresses; row: (n), or 0 */
+  int64_t m, n, k, a_row, b_column;
+  int32_t a_type, b_type, c_type, row_type; /* wk_dtype; row_type: of a row that is there, f16 or bf16 */
+  int32_t scales_rows;                      /* (m) and (n) scales, not one each */
+  int32_t fast;                             /* sums may be less exact */
+} wk__cuda_byte_product;
 
 /* What products have in common that are done alike: addresses count by what they are aligned to alone. */
 static inline wk__cuda_product wk__cuda_product_kind(const wk__cuda_product *p) {

@@ -1,6 +1,6 @@
-/* Products of small floats by kernels that are written for the kind of product. WICK_CUDA_PRODUCTS says otherwise: mma
- * leaves sm_90's own instructions alone, exact leaves all to the kernel that has the CPU's bits. Tests:
- * tests/cuda/test_products.py. */
+/* Products on tensor cores by kernels that are written for the kind of product. WICK_CUDA_PRODUCTS says otherwise: mma
+ * leaves sm_90's own instructions alone, exact leaves all to kernels that have the CPU's bits. Tests:
+ * tests/cuda/test_products.py, tests/cuda/test_byte_products.py. */
 #include "cuda/tensor_cores.h"
 
 #include "cuda/tensor_maps.h"
@@ -17,31 +17,38 @@ static wk_status write(const void *kind, char **out_text, wk__cuda_written *out)
 
 typedef wk__cuda_cores run;
 
-enum { ITEM = 2, PIECE = 8, MOST_BATCHES = 65535, MOST_SPLITS = 32, LEAST_STEPS = 4 };
+enum { PIECE_BYTES = 16, MOST_BATCHES = 65535, MOST_SPLITS = 32, LEAST_STEPS = 4 };
 
 /* ---- how operands lie ---- */
+
+static int64_t item(const run *r) { return wk__ptx_element_bytes((wk__ptx_element)r->kind.a); }
+static int64_t piece(const run *r) { return PIECE_BYTES / item(r); }
+static int64_t item_of_result(const run *r) { return wk__ptx_element_bytes((wk__ptx_element)r->kind.c); }
+static int64_t steps_of(const run *r, const wk__cuda_product *p) {
+  return wk__ceil_div(p->k, wk__ptx_product_depth(&r->kind));
+}
 
 typedef struct lies {
   bool across;
   int64_t stride; /* of the slow dim */
 } lies;
 
-/* `along`: the stride of k, `across`: of the other dim. False: neither is in pieces. */
-static bool find_lies(int64_t along, int64_t across, int64_t k, int64_t other, lies *out) {
-  int64_t most = (int64_t)INT32_MAX / (ITEM * 256);
-  if ((along == 1 || k == 1) && (across % PIECE == 0 || other == 1) && across >= 0 && across < most) {
+/* `along`: the stride of k, `across`: of the other dim. False: neither is in pieces, or bytes lie across. */
+static bool find_lies(const run *r, int64_t along, int64_t across, int64_t k, int64_t other, lies *out) {
+  int64_t most = (int64_t)INT32_MAX / (item(r) * 256), each = piece(r);
+  if ((along == 1 || k == 1) && (across % each == 0 || other == 1) && across >= 0 && across < most) {
     *out = (lies){false, other == 1 ? 0 : across};
     return true;
   }
   *out = (lies){true, k == 1 ? 0 : along};
-  return (across == 1 || other == 1) && (along % PIECE == 0 || k == 1) && along >= 0 && along < most;
+  return item(r) > 1 && (across == 1 || other == 1) && (along % each == 0 || k == 1) && along >= 0 && along < most;
 }
 
 static bool set_operand(run *r, int arg, uint64_t address, int64_t batch_stride, int64_t batch, const lies *l) {
-  if (address % 16 || (batch > 1 && batch_stride % PIECE)) return false;
+  if (address % PIECE_BYTES || (batch > 1 && batch_stride % piece(r))) return false;
   r->args[arg] = (int64_t)address;
-  r->args[arg + 1] = l->stride * ITEM;
-  r->args[arg + 2] = batch > 1 ? batch_stride * ITEM : 0;
+  r->args[arg + 1] = l->stride * item(r);
+  r->args[arg + 2] = batch > 1 ? batch_stride * item(r) : 0;
   return true;
 }
 
@@ -54,7 +61,7 @@ static double rounds(const run *r, const wk__cuda_product *p, int columns) {
 }
 
 static void set_cut(run *r, const wk__cuda_product *p, int columns, int64_t wanted_splits) {
-  int64_t steps = wk__ceil_div(p->k, WK__PRODUCT_DEPTH), each = wk__ceil_div(steps, wk__max(wanted_splits, 1));
+  int64_t steps = steps_of(r, p), each = wk__ceil_div(steps, wk__max(wanted_splits, 1));
   if (p->m * p->n > INT32_MAX) each = steps;
   r->kind.columns = (uint16_t)columns;
   r->args[WK__PRODUCT_TILES_M] = wk__ceil_div(p->m, WK__PRODUCT_ROWS);
@@ -71,17 +78,16 @@ static void cut_for_blocks(run *r, const wk__cuda_product *p) {
   bool many = rows * wk__ceil_div(p->n, 256) * p->batch >= multiprocessors;
   bool wide = r->kind.warpgroups && many && rounds(r, p, 256) < rounds(r, p, 128);
   int columns = r->kind.warpgroups && p->n <= 64 ? 64 : wide ? 256 : 128;
-  int64_t slots = multiprocessors * (r->kind.warpgroups && columns > 64 ? 1 : 2);
+  int64_t slots = multiprocessors * (columns > 64 ? wk__ptx_product_blocks(&r->kind) : 2);
   int64_t tiles = wk__max(rows * wk__ceil_div(p->n, columns) * p->batch, 1);
-  set_cut(r, p, columns,
-          wk__min(slots / tiles, wk__min(wk__ceil_div(p->k, WK__PRODUCT_DEPTH) / LEAST_STEPS, MOST_SPLITS)));
+  set_cut(r, p, columns, wk__min(slots / tiles, wk__min(steps_of(r, p) / LEAST_STEPS, MOST_SPLITS)));
 }
 
 /* About how many cycles an H100 takes over tiles that its copy engine feeds: those of the products, what a tile and a
  * second kernel cost beside them, and sums of parts on their way to memory and back. */
 static double cycles(const run *r, const wk__cuda_product *p, int columns, int64_t splits) {
-  enum { STEP_OF_64 = 260, TILE = 2500, SECOND_KERNEL = 6000, BYTES_A_CYCLE = 2000 };
-  int64_t steps = wk__ceil_div(wk__ceil_div(p->k, WK__PRODUCT_DEPTH), splits);
+  enum { STEP_OF_64 = 260 /* 64 columns, a line of k */, TILE = 2500, SECOND_KERNEL = 6000, BYTES_A_CYCLE = 2000 };
+  int64_t steps = wk__ceil_div(steps_of(r, p), splits);
   int64_t items = wk__ceil_div(p->m, WK__PRODUCT_ROWS) * wk__ceil_div(p->n, columns) * p->batch * splits;
   double sums = splits > 1 ? SECOND_KERNEL + 8.0 * (double)(splits * p->batch * p->m * p->n) / BYTES_A_CYCLE : 0;
   double step = STEP_OF_64 * columns / 64.0 * (columns <= 128 ? 1.1 : 1);
@@ -90,11 +96,11 @@ static double cycles(const run *r, const wk__cuda_product *p, int columns, int64
 
 static void cut_for_engine(run *r, const wk__cuda_product *p) {
   static const int widths[] = {256, 192, 128, 64};
-  int64_t most = wk__min(wk__ceil_div(p->k, WK__PRODUCT_DEPTH) / LEAST_STEPS, MOST_SPLITS), best_splits = 1;
+  int64_t most = wk__min(steps_of(r, p) / LEAST_STEPS, MOST_SPLITS), best_splits = 1;
   int best = 128;
   double least = cycles(r, p, best, 1);
   for (size_t i = 0; i < WK_COUNT(widths); i++)
-    for (int64_t splits = 1; splits <= wk__max(most, 1); splits++) {
+    for (int64_t splits = 1; splits <= wk__max(most, 1) && wk__ptx_product_may_be(&r->kind, widths[i]); splits++) {
       double now = cycles(r, p, widths[i], splits);
       if (now < least) least = now, best = widths[i], best_splits = splits;
     }
@@ -115,36 +121,102 @@ static int64_t float_bits(double value) {
   return u.bits;
 }
 
-bool wk__cuda_cores_prepare(run *r, wk__cuda_stream *s, const wk__cuda_product *p, wk__ptx_windows_of windows) {
+/* ---- a product of a kind ---- */
+
+static void set_results(run *r, const wk__cuda_product *p) {
+  int64_t bytes = item_of_result(r), each = PIECE_BYTES / bytes;
+  r->kind.vectors =
+      p->c % PIECE_BYTES == 0 && p->c_row % each == 0 && p->n % each == 0 && (p->batch == 1 || p->c_batch % each == 0);
+  r->kind.row = p->row != 0;
+  if (p->row && r->kind.vectors &&
+      p->row % (2 * (uint64_t)wk__ptx_element_bytes((wk__ptx_element)r->kind.row_type)) == 0)
+    r->kind.row = 2;
+  r->kind.beta = p->beta != 0;
+  r->args[WK__PRODUCT_C] = (int64_t)p->c, r->args[WK__PRODUCT_C_STRIDE] = p->c_row * bytes;
+  r->args[WK__PRODUCT_C_BATCH] = p->batch > 1 ? p->c_batch * bytes : 0;
+  r->args[WK__PRODUCT_ROW] = (int64_t)p->row;
+  r->args[WK__PRODUCT_ALPHA] = float_bits(p->alpha), r->args[WK__PRODUCT_BETA] = float_bits(p->beta);
+}
+
+/* r->kind has its types. sm_90's own instructions take of two bytes alone what lies across k, and integers of one type.
+ */
+static bool prepare(run *r, const wk__cuda_product *p) {
   lies a, b;
-  *r = (run){.stream = s};
-  if (s->device->capability < 80 || (p->type != WK__MEMORY_F16 && p->type != WK__MEMORY_BF16)) return false;
   if (wk__cuda_products_are("exact") || p->k <= 0 || p->batch > MOST_BATCHES ||
-      wk__max(p->m, wk__max(p->n, p->k)) > INT32_MAX / 2)
+      wk__max(p->m, wk__max(p->n, p->k)) > INT32_MAX / wk__max(item(r), 2))
     return false;
-  if (!find_lies(p->a_column, p->a_row, p->k, p->m, &a) || !find_lies(p->b_row, p->b_column, p->k, p->n, &b))
+  if (!find_lies(r, p->a_column, p->a_row, p->k, p->m, &a) || !find_lies(r, p->b_row, p->b_column, p->k, p->n, &b))
     return false;
   if (!set_operand(r, WK__PRODUCT_A, p->a, p->a_batch, p->batch, &a)) return false;
   if (!set_operand(r, WK__PRODUCT_B, p->b, p->b_batch, p->batch, &b)) return false;
-  r->kind = (wk__ptx_product){.half = p->type == WK__MEMORY_F16,
-                              .a_across = a.across,
-                              .b_across = b.across,
-                              .row = p->row != 0,
-                              .beta = p->beta != 0,
-                              .warpgroups = wk__cuda_has_warpgroups(s->device),
-                              .windows = (uint8_t)windows,
-                              .capability = (uint8_t)s->device->capability};
-  r->kind.vectors =
-      p->c % 16 == 0 && p->c_row % PIECE == 0 && p->n % PIECE == 0 && (p->batch == 1 || p->c_batch % PIECE == 0);
-  if (p->row && r->kind.vectors && p->row % (2 * ITEM) == 0) r->kind.row = 2;
-  r->args[WK__PRODUCT_C] = (int64_t)p->c, r->args[WK__PRODUCT_C_STRIDE] = p->c_row * ITEM;
-  r->args[WK__PRODUCT_C_BATCH] = p->batch > 1 ? p->c_batch * ITEM : 0;
-  r->args[WK__PRODUCT_ROW] = (int64_t)p->row;
+  r->kind.a_across = a.across, r->kind.b_across = b.across;
+  r->kind.warpgroups = wk__cuda_has_warpgroups(r->stream->device) && (item(r) == 2 || (!a.across && !b.across)) &&
+                       (r->kind.c != WK__ELEMENT_S32 || r->kind.a == r->kind.b);
+  r->kind.capability = (uint8_t)r->stream->device->capability;
+  set_results(r, p);
   r->args[WK__PRODUCT_M] = p->m, r->args[WK__PRODUCT_N] = p->n, r->args[WK__PRODUCT_K] = p->k;
-  r->args[WK__PRODUCT_ALPHA] = float_bits(p->alpha), r->args[WK__PRODUCT_BETA] = float_bits(p->beta);
   r->args[WK__PRODUCT_BATCHES] = p->batch;
   cut(r, p);
   return r->tiles <= INT32_MAX;
+}
+
+bool wk__cuda_cores_prepare(run *r, wk__cuda_stream *s, const wk__cuda_product *p, wk__ptx_windows_of windows) {
+  uint8_t type = p->type == WK__MEMORY_F16    ? WK__ELEMENT_F16
+                 : p->type == WK__MEMORY_BF16 ? WK__ELEMENT_BF16
+                                              : WK__ELEMENT_F32;
+  bool small = p->type == WK__MEMORY_F16 || p->type == WK__MEMORY_BF16;
+  *r = (run){.stream = s, .kind = {.a = type, .b = type, .c = type, .row_type = type, .windows = (uint8_t)windows}};
+  if (s->device->capability < 80 || !(small || (p->type == WK__MEMORY_F32 && p->tf32))) return false;
+  return prepare(r, p);
+}
+
+/* ---- products of bytes ---- */
+
+/* -1: none. */
+static int element_of(int dtype) {
+  switch (dtype) {
+    case WK_BFLOAT16:
+      return WK__ELEMENT_BF16;
+    case WK_FLOAT16:
+      return WK__ELEMENT_F16;
+    case WK_FLOAT32:
+      return WK__ELEMENT_F32;
+    case WK_FLOAT8_E4M3:
+      return WK__ELEMENT_E4M3;
+    case WK_FLOAT8_E5M2:
+      return WK__ELEMENT_E5M2;
+    case WK_INT8:
+      return WK__ELEMENT_S8;
+    case WK_UINT8:
+      return WK__ELEMENT_U8;
+    case WK_INT32:
+      return WK__ELEMENT_S32;
+    default:
+      return -1;
+  }
+}
+
+/* From sm_89 on, and by a driver that knows how to say so to such a device: of CUDA 12.4. */
+static bool has_float8(const wk__cuda_device *device) {
+  int version = 0;
+  return device->capability >= 89 && !wk__cuda.cuDriverGetVersion(&version) && version >= 12040;
+}
+
+static bool prepare_bytes(run *r, wk__cuda_stream *s, const wk__cuda_byte_product *p, wk__cuda_product *out) {
+  int a = element_of(p->a_type), b = element_of(p->b_type), c = element_of(p->c_type);
+  *r = (run){.stream = s};
+  if (a < WK__ELEMENT_E4M3 || b < WK__ELEMENT_E4M3 || a > WK__ELEMENT_U8 || b > WK__ELEMENT_U8 || c < 0) return false;
+  bool floats = wk__ptx_is_float8((wk__ptx_element)a);
+  if (floats != wk__ptx_is_float8((wk__ptx_element)b) || floats == (c == WK__ELEMENT_S32)) return false;
+  if (floats ? !has_float8(s->device) : s->device->capability < 80) return false;
+  *out = (wk__cuda_product){.a = p->a, .b = p->b, .c = p->c, .row = p->row, .m = p->m, .n = p->n, .k = p->k};
+  out->batch = 1, out->alpha = 1;
+  out->a_row = p->a_row, out->a_column = 1, out->b_row = 1, out->b_column = p->b_column, out->c_row = p->n;
+  r->kind = (wk__ptx_product){.a = (uint8_t)a, .b = (uint8_t)b, .c = (uint8_t)c};
+  r->kind.row_type = (uint8_t)(p->row ? element_of(p->row_type) : c);
+  if (floats) r->kind.scales = p->scales_rows ? 2 : 1, r->kind.fast = p->fast != 0;
+  r->args[WK__PRODUCT_SCALE_A] = (int64_t)p->scale_a, r->args[WK__PRODUCT_SCALE_B] = (int64_t)p->scale_b;
+  return prepare(r, out);
 }
 
 /* ---- what the copy engine is told ---- */
@@ -157,8 +229,9 @@ static bool set_map(run *r, int arg, int map, bool across, int64_t extent, const
                          .batch = batch_bytes ? p->batch : 1,
                          .slow_bytes = r->args[arg + 1],
                          .batch_bytes = batch_bytes,
-                         .lines = across ? WK__PRODUCT_DEPTH : lines,
-                         .half = r->kind.half};
+                         .lines = across ? wk__ptx_product_depth(&r->kind) : lines,
+                         .element = (wk__ptx_element)(arg == WK__PRODUCT_A ? r->kind.a : r->kind.b),
+                         .rounds = true};
   return wk__cuda_tensor_map(&m, r->args + map);
 }
 
@@ -172,7 +245,7 @@ static bool set_result_map(run *r, const wk__cuda_product *p) {
                          .slow_bytes = r->args[WK__PRODUCT_C_STRIDE],
                          .batch_bytes = r->args[WK__PRODUCT_C_BATCH],
                          .lines = LINES,
-                         .half = r->kind.half};
+                         .element = (wk__ptx_element)r->kind.c};
   return wk__cuda_tensor_map(&m, r->args + WK__PRODUCT_MAP_C);
 }
 
@@ -186,8 +259,9 @@ bool wk__cuda_cores_set_maps(run *r, const wk__cuda_product *p) {
 /* ---- launches ---- */
 
 int wk__cuda_cores_addresses(const run *r, wk__cuda_address out[WK__PRODUCT_ARGS]) {
-  static const int are_addresses[] = {WK__PRODUCT_A,    WK__PRODUCT_B,     WK__PRODUCT_C,     WK__PRODUCT_ROW,
-                                      WK__PRODUCT_WORK, WK__PRODUCT_MAP_A, WK__PRODUCT_MAP_B, WK__PRODUCT_MAP_C};
+  static const int are_addresses[] = {WK__PRODUCT_A,     WK__PRODUCT_B,       WK__PRODUCT_C,       WK__PRODUCT_ROW,
+                                      WK__PRODUCT_WORK,  WK__PRODUCT_SCALE_A, WK__PRODUCT_SCALE_B, WK__PRODUCT_MAP_A,
+                                      WK__PRODUCT_MAP_B, WK__PRODUCT_MAP_C};
   int count = 0;
   for (size_t i = 0; i < WK_COUNT(are_addresses); i++) {
     uint64_t address = (uint64_t)r->args[are_addresses[i]];
@@ -230,8 +304,13 @@ static wk_status give_split(run *r, const wk__cuda_product *p) {
   if (!work) return wk_error_category();
   r->args[WK__PRODUCT_WORK] = (int64_t)(uintptr_t)work;
   wk_status status = give_tiles(r, p);
-  r->kind = (wk__ptx_product){
-      .half = r->kind.half, .row = r->kind.row, .beta = r->kind.beta, .adds = true, .capability = r->kind.capability};
+  r->kind = (wk__ptx_product){.c = r->kind.c,
+                              .row_type = r->kind.row_type,
+                              .row = r->kind.row,
+                              .beta = r->kind.beta,
+                              .scales = r->kind.scales,
+                              .adds = true,
+                              .capability = r->kind.capability};
   if (status == WK_OK) status = give(r, wk__ceil_div(p->m * p->n, 256), 1, p->batch);
   wk__cuda_release(&r->stream->head, work, capacity);
   return status;
@@ -243,4 +322,13 @@ wk_status wk__cuda_cores_give(run *r, const wk__cuda_product *p) {
     cut(r, p);
   }
   return r->kind.split ? give_split(r, p) : give_tiles(r, p);
+}
+
+wk_status wk__cuda_cores_run_bytes(wk__cuda_stream *s, const wk__cuda_byte_product *product, bool *out_done) {
+  run r;
+  wk__cuda_product p;
+  *out_done = prepare_bytes(&r, s, product, &p);
+  if (!*out_done) return WK_OK;
+  WK_TRY(wk__cuda_enter(s->device));
+  return wk__cuda_cores_give(&r, &p);
 }

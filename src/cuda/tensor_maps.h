@@ -10,15 +10,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "codegen/ptx_product.h"
+
 enum { WK__TENSOR_MAP_WORDS = 16 };
 
-/* A batch of matrices of 2-byte elements: (batch, slow, fast), rows of contiguous elements. Copied as boxes of 64
- * elements and `lines` rows, a row's 16-byte piece c at c ^ row % 8. */
+/* A batch of matrices: (batch, slow, fast), rows of contiguous elements. Copied as boxes of 128 bytes and `lines` rows,
+ * a row's 16-byte piece c at c ^ row % 8. */
 typedef struct wk__cuda_matrices {
   uint64_t address; /* a multiple of 16 */
   int64_t fast, slow, batch, slow_bytes, batch_bytes;
   int lines; /* at most 256 */
-  bool half; /* f16, else bf16 */
+  wk__ptx_element element;
+  bool rounds; /* f32 becomes TF32 on its way */
 } wk__cuda_matrices;
 
 /* false: the driver has none, or not of these. */

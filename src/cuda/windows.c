@@ -23,7 +23,7 @@
 #include "ops/internal.h"
 #include "wick/operators.h"
 
-enum { DIMS = WK__WINDOW_DIMS, PIECE = WK__WINDOW_PIECE, STEP = WK__PRODUCT_DEPTH, ITEM = 2, MOST_CLASSES = 16 };
+enum { DIMS = WK__WINDOW_DIMS, PIECE = WK__WINDOW_PIECE, ITEM = 2, STEP = WK__PRODUCT_LINE / ITEM, MOST_CLASSES = 16 };
 
 /* A dim of windows: how many taps and places, and where they read (ptx_windows.h). `out` and `out_each`: of a class,
  * its first place among the results, and how far they are apart. */

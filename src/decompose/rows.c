@@ -337,7 +337,7 @@ WK__DECOMPOSE_ONE(int_mm) {
 
 WK__DECOMPOSE_ONE(scaled_product) {
   WK__ARGS(_scaled_product);
-  return wk__scaled_product_by_parts(ARG(A_self), ARG(A_mat2), ARG(A_scale_a), ARG(A_scale_b), ARG(A_bias),
+  return wk__scaled_product_in_range(ARG(A_self), ARG(A_mat2), ARG(A_scale_a), ARG(A_scale_b), ARG(A_bias),
                                      VALUE(A_out_dtype).dtype);
 }
 

@@ -1,5 +1,6 @@
-"""Products of int8 and of float8 with scales on the device: without cuBLASLt they are taken apart, with it they are its
-own (tests/cuda/emulator/cublaslt.c has as much of it as they ask for); PyTorch's errors; layers with quantized weights."""
+"""Products of int8 and of float8 with scales on the device: by its own kernels on tensor cores, taken apart
+(WICK_CUDA_PRODUCTS=exact), and by cuBLASLt (tests/cuda/emulator/cublaslt.c has as much of it as they ask for); PyTorch's
+errors; layers with quantized weights."""
 
 import os
 import pathlib
@@ -34,7 +35,8 @@ def by_columns(b):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("rows", [False, True])
-def test_values_are_those_of_the_cpu(dtype, rows):
+def test_values_are_those_of_the_cpu(dtype, rows, monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", "exact")
     a, b = small(9, 32, 48, (E5M2, E4M3))
     scales = (torch.rand(9, 1), torch.rand(1, 48)) if rows else (torch.tensor(0.5), torch.tensor([[3.0]]))
     bias = None if dtype == torch.float32 else torch.randn(48).to(dtype)
@@ -47,6 +49,83 @@ def test_values_are_those_of_the_cpu(dtype, rows):
     assert torch.equal(f(*device).cpu(), wanted)
     compiled = torch.compile(f, fullgraph=True)
     assert all(torch.equal(compiled(*device).cpu(), wanted) for _ in range(4))
+
+
+SIZES = [
+    (9, 32, 48),
+    (136, 160, 272),  # tiles and steps that are not whole
+    (40, 1040, 32),  # k in parts
+    (130, 48, 1040),  # wide tiles
+]
+ROUNDING = {torch.float32: 2e-6, torch.bfloat16: 2**-8, torch.float16: 2**-11, E4M3: 2**-4, E5M2: 2**-3}
+
+
+@pytest.mark.parametrize("how", ["mma", "wgmma"])
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("m, k, n", SIZES)
+def test_float8_on_tensor_cores(how, fast, rows, m, k, n, monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", how)
+    scales = (torch.rand(m, 1), torch.rand(1, n)) if rows else (torch.tensor(0.5), torch.tensor([[0.125]]))
+    for types, dtype in (
+        ((E4M3, E4M3), torch.bfloat16),
+        ((E5M2, E4M3), torch.float16),
+        ((E4M3, E5M2), torch.float32),
+        ((E4M3, E4M3), E4M3),
+        ((E4M3, E5M2), E5M2),
+    ):
+        a, b = small(m, k, n, types)
+        bias = (
+            None
+            if dtype == torch.float32
+            else torch.randn(n).to(torch.float16 if dtype == torch.float16 else torch.bfloat16)
+        )
+        wanted = torch._scaled_mm(a, b, *scales, out_dtype=torch.float32)
+        device = [a.cuda(), by_columns(b), *on("cuda", scales)]
+        for added in (None,) if bias is None else (None, bias):
+            total = wanted if added is None else wanted + added.float()
+            added = None if added is None else added.cuda()
+            found = torch._scaled_mm(*device, bias=added, out_dtype=dtype, use_fast_accum=fast)
+            assert found.dtype == dtype
+            torch.testing.assert_close(found.cpu().float(), total, rtol=1.01 * ROUNDING[dtype], atol=0.002)
+            again = torch._scaled_mm(*device, bias=added, out_dtype=dtype, use_fast_accum=fast)
+            assert torch.equal(again.float(), found.float())
+
+
+def test_operands_and_scales_of_a_graph_may_lie_elsewhere_each_time(monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", "wgmma")
+
+    def f(x, w, of_x, of_w):
+        return torch._scaled_mm(x, w, of_x, of_w, out_dtype=torch.bfloat16).float().sum(1)
+
+    compiled = torch.compile(f)
+    kept = [[a.cuda(), by_columns(b), *on("cuda", (torch.rand(1), torch.rand(1)))] for a, b in [small(9, 32, 48)] * 6]
+    for args in kept:
+        assert torch.equal(compiled(*args), f(*args))
+
+
+GIVEN_KINDS = """
+import wick as torch
+E4M3, one = torch.float8_e4m3fn, torch.tensor(1.0).cuda()
+x, w = torch.ones(32, 64).to(E4M3).cuda(), torch.ones(32, 64).to(E4M3).cuda().t()
+assert torch._scaled_mm(x, w, one, one, out_dtype=torch.bfloat16).eq(64).all()
+x, w = torch.ones(32, 64, dtype=torch.int8).cuda(), torch.ones(64, 32, dtype=torch.int8).cuda()
+assert torch._int_mm(x, w).eq(64).all()
+"""
+
+
+@pytest.mark.parametrize(
+    "how, kinds",
+    [("mma", {"mma.sync m16n8k32 f32.e4m3.e4m3", "mma.sync m16n8k32 s32.s8.s8"}),
+     ("wgmma", {"wgmma m64n64k32 f32.e4m3.e4m3", "wgmma m64n64k32 s32.s8.s8"}), ("exact", set())],
+)  # fmt: skip
+def test_the_kernels_are_those_of_tensor_cores(how, kinds):
+    environment = os.environ | {"WICK_CUDA_PRODUCTS": how, "WICK_LOGS": "kernel"}
+    run = [sys.executable, "-c", GIVEN_KINDS]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    pattern = r"(mma\.sync|wgmma)(?:\.mma_async\.sync)?\.aligned\.(\w+)(?:\.row\.col)?\.(\w+\.\w+\.\w+)"
+    assert {" ".join(found) for found in re.findall(pattern, done.stderr)} == kinds
 
 
 def test_a_result_of_float8_stays_in_range():
@@ -83,6 +162,24 @@ def test_errors_of_float8():
 
 def bytes_of(*size):
     return torch.randint(-128, 128, size, dtype=torch.int8)
+
+
+@pytest.mark.parametrize("how", ["mma", "wgmma", "exact"])
+@pytest.mark.parametrize("m, k, n", SIZES + [(17, 40, 24), (130, 136, 264), (33, 1048, 8)])
+def test_integers_are_exact_on_tensor_cores(how, m, k, n, monkeypatch):
+    monkeypatch.setenv("WICK_CUDA_PRODUCTS", how)
+    torch.manual_seed(0)
+    a, b = bytes_of(m, k), bytes_of(k, n)
+    wanted = torch._C._byte_mm(a, b)
+    assert torch.equal(torch._C._byte_mm(a.cuda(), b.cuda()).cpu(), wanted)
+    assert torch.equal(torch._C._byte_mm(a.cuda(), by_columns(b)).cpu(), wanted)
+    a = a.view(torch.uint8)
+    assert torch.equal(torch._C._byte_mm(a.cuda(), b.cuda()).cpu(), torch._C._byte_mm(a, b))
+    a, b = bytes_of(m, k - 3), bytes_of(k - 3, n - 1)
+    assert torch.equal(torch._C._byte_mm(a.cuda(), b.cuda()).cpu(), torch._C._byte_mm(a, b))
+    row = bytes_of(1, k - 3)
+    found = torch._C._byte_mm(row.cuda().expand(m, k - 3), b.cuda()).cpu()
+    assert torch.equal(found, torch._C._byte_mm(row, b).expand(m, n - 1))
 
 
 @pytest.mark.parametrize(
@@ -154,6 +251,21 @@ scaled(0, 32, 16)
 scaled(33, 64, 16, (E5M2, E4M3), rows=True, dtype=torch.float32)
 scaled(33, 64, 16, (E4M3, E5M2), rows=True, bias=True, dtype=torch.float16)
 scaled(5, 16, 32, bias=True)
+def narrow(m, k, n, types, dtype, rows=False, bias=None):
+    a, b = torch.randn(m, k).to(types[0]), torch.randn(n, k).to(types[1]).t()
+    scales = (torch.rand(m, 1), torch.rand(1, n)) if rows else (torch.tensor(20.0), torch.tensor([3.0]))
+    bias = None if bias is None else torch.randn(n).to(bias)
+    wanted = torch._scaled_mm(a, b, *scales, out_dtype=torch.float32)
+    wanted = (wanted if bias is None else wanted + bias.float()).clamp(-torch.finfo(dtype).max, torch.finfo(dtype).max)
+    on = [a.cuda(), b.t().cuda().t(), *(s.cuda() for s in scales), None if bias is None else bias.cuda()]
+    for _ in range(2):
+        found = torch._scaled_mm(*on, out_dtype=dtype)
+        assert found.dtype == dtype and torch.equal(found.cpu().float(), wanted.to(dtype).float())
+narrow(8, 32, 48, (E4M3, E4M3), E4M3)
+narrow(7, 32, 48, (E5M2, E4M3), E4M3, bias=torch.bfloat16)
+narrow(6, 32, 48, (E4M3, E5M2), E5M2, bias=torch.float16)
+narrow(9, 32, 48, (E4M3, E4M3), E5M2)               # which it does not make
+narrow(33, 64, 16, (E4M3, E4M3), E4M3, rows=True)   # and neither this
 def integers(a, b):
     wanted = torch._C._byte_mm(a, b)
     for _ in range(2):
@@ -181,7 +293,17 @@ print("right")
 """
 
 
-GIVEN = {"9x48x32", "1x16x32", "5x32x16 bias", "17x24x40 int8", "3x24x40 int8", "2x8x64 int8"}
+GIVEN = {
+    "8x48x32 to float8",
+    "7x48x32 bias to float8",
+    "6x48x32 bias to float8",
+    "9x48x32",
+    "1x16x32",
+    "5x32x16 bias",
+    "17x24x40 int8",
+    "3x24x40 int8",
+    "2x8x64 int8",
+}
 BY_ROWS = {"33x16x64 rows", "33x16x64 rows bias"}
 
 

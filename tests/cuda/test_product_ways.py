@@ -13,8 +13,9 @@ LIBRARY = pathlib.Path(os.environ.get("WICK_LIBCUDA", "")).parent / "libcublaslt
 TUNED = """
 import sys
 import wick as torch
-F = torch.nn.functional
-x, w = torch.randn(24, 40).bfloat16().cuda(), torch.randn(32, 40).bfloat16().cuda()
+F, dtype = torch.nn.functional, getattr(torch, sys.argv[1])
+torch.backends.cuda.matmul.allow_tf32 = True
+x, w = torch.randn(24, 40).to(dtype).cuda(), torch.randn(32, 40).to(dtype).cuda()
 wanted = F.linear(x, w)
 f = torch.compile(lambda x, w: F.linear(x, w).float().sin(), mode="max-autotune")
 for i in range(4):
@@ -27,11 +28,15 @@ print("right")
 
 
 @pytest.mark.skipif(not LIBRARY.exists(), reason="no emulated cuBLASLt beside the driver")
-def test_max_autotune_times_the_ways_of_a_product_once():
-    environment = os.environ | {"WICK_CUBLASLT": str(LIBRARY), "WICK_CUDA_PRODUCTS": "wgmma"}
-    done = subprocess.run([sys.executable, "-c", TUNED], env=environment, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("dtype, name", [("bfloat16", "bf16"), ("float32", "tf32")])
+def test_max_autotune_times_the_ways_of_a_product_once(dtype, name):
+    environment = os.environ | {"WICK_CUBLASLT": str(LIBRARY), "WICK_CUDA_PRODUCTS": "wgmma", "WICK_LOGS": "kernel"}
+    done = subprocess.run(
+        [sys.executable, "-c", TUNED, dtype], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.stdout.strip() == "right", done.stderr[-2000:]
     *calls, plain = (part.split("\n", 1)[1] for part in re.split("call|plain", done.stderr)[1:])
-    timed = [i for i, call in enumerate(calls) if "second way" in call and call.count("bf16\n") > 2]
-    assert len(timed) == 1 and "24x32x40 bf16, second way" in calls[timed[0]]
+    timed = [i for i, call in enumerate(calls) if "second way" in call and call.count(f" {name}\n") > 2]
+    assert len(timed) == 1 and f"24x32x40 {name}, second way" in calls[timed[0]]
+    assert f"f32.{name}.{name}" in calls[timed[0]]  # our own kernel, which is made then
     assert plain.count("cublaslt") == 1 and "second way" not in plain

@@ -35,7 +35,7 @@ static wk_status int_mm(wk__call *c) {
 static wk_status scaled_product(wk__call *c) {
   WK__ARGS(_scaled_product);
   wk_tensor *y =
-      wk__scaled_product_by_parts(c->args[A_self].tensor, c->args[A_mat2].tensor, c->args[A_scale_a].tensor,
+      wk__scaled_product_in_range(c->args[A_self].tensor, c->args[A_mat2].tensor, c->args[A_scale_a].tensor,
                                   c->args[A_scale_b].tensor, wk__arg_tensor(c, A_bias), c->args[A_out_dtype].dtype);
   return y ? wk__copy_into(c->outputs[0], y) : wk_error_category();
 }

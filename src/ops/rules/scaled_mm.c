@@ -99,6 +99,19 @@ wk_tensor *wk__scaled_product_by_parts(wk_tensor *a, wk_tensor *b, wk_tensor *sc
   return wk__in_dtype(y, dtype);
 }
 
+/* As cuBLASLt rounds to float8. */
+wk_tensor *wk__in_range(wk_tensor *t, wk_dtype dtype) {
+  double most = dtype == WK_FLOAT8_E5M2 ? 57344 : 448;
+  if (!wk__dtype_is_ranged(dtype)) return wk__in_dtype(t, dtype);
+  return wk__in_dtype(wk_clamp(t, wk__v_double(-most), wk__v_double(most)), dtype);
+}
+
+wk_tensor *wk__scaled_product_in_range(wk_tensor *a, wk_tensor *b, wk_tensor *scale_a, wk_tensor *scale_b,
+                                       wk_tensor *bias, wk_dtype dtype) {
+  wk_dtype computed = wk__dtype_is_ranged(dtype) ? WK_FLOAT32 : dtype;
+  return wk__in_range(wk__scaled_product_by_parts(a, b, scale_a, scale_b, bias, computed), dtype);
+}
+
 /* One kernel has no derivative, and reads its scales where the matrices are. */
 static bool is_one_kernel(const wk_tensor *const *tensors, int count) {
   const wk__device_type *type = wk__device_type_of(tensors[0]->device);
@@ -109,12 +122,6 @@ static bool is_one_kernel(const wk_tensor *const *tensors, int count) {
                        tensors[i]->keys & (WK__KEY_AUTOGRAD | WK__KEY_LEVEL)))
       return false;
   return true;
-}
-
-/* As the library rounds to float8: what is beyond its range is its end. */
-static wk_tensor *in_range(wk_tensor *y, wk_dtype dtype) {
-  double most = dtype == WK_FLOAT8_E5M2 ? 57344 : 448;
-  return wk__in_dtype(wk_clamp(y, wk__v_double(-most), wk__v_double(most)), dtype);
 }
 
 wk_status wk__compose_scaled_mm(wk__call *c) {
@@ -132,12 +139,11 @@ wk_status wk__compose_scaled_mm(wk__call *c) {
     wk_status status = check_cuda(a, b, bias, wk__arg_tensor(c, A_scale_result), dtype);
     if (status != WK_OK) return wk__give_up(&scope, status);
   }
-  bool in_float8 = cuda && (dtype == WK_FLOAT8_E4M3 || dtype == WK_FLOAT8_E5M2);
-  wk_dtype computed = in_float8 ? WK_FLOAT32 : dtype;
   wk_tensor *y = is_one_kernel((const wk_tensor *[]){a, b, of_a, of_b, bias}, 5)
-                     ? wk__scaled_product(a, b, of_a, of_b, bias, computed, wk__arg_bool(c, A_use_fast_accum))
-                     : wk__scaled_product_by_parts(a, b, of_a, of_b, bias, computed);
-  return wk__give(c, &scope, in_float8 ? in_range(y, dtype) : y);
+                     ? wk__scaled_product(a, b, of_a, of_b, bias, dtype, wk__arg_bool(c, A_use_fast_accum))
+                 : cuda ? wk__scaled_product_in_range(a, b, of_a, of_b, bias, dtype)
+                        : wk__scaled_product_by_parts(a, b, of_a, of_b, bias, dtype);
+  return wk__give(c, &scope, y);
 }
 
 wk_status wk__meta_scaled_product(wk__call *c) {

@@ -1,7 +1,7 @@
-/* As much of cuBLASLt as products of bytes ask for, and layers of bf16, in software, over the emulated driver: it takes
- * what the real one takes on an H100 and refuses the rest, so that descriptions that are wrong give no product. Those
- * of bf16 have two ways, which give the same. Numbers are those of cublasLt.h 12.9. EMULATED_CUBLASLT_VERSION: below
- * 120900 it has no scales by row. Each product is a line on stderr.
+/* As much of cuBLASLt as products of bytes ask for, and layers of bf16 and of f32 as TF32, in software, over the
+ * emulated driver: it takes what the real one takes on an H100 and refuses the rest, so that descriptions that are
+ * wrong give no product. Those of floats have two ways, which give the same. Numbers are those of cublasLt.h 12.9.
+ * EMULATED_CUBLASLT_VERSION: below 120900 it has no scales by row. Each product is a line on stderr.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -83,20 +83,32 @@ API int cublasLtMatmulPreferenceSetAttribute(void *preference, int attribute, co
 
 /* ---- what it takes ---- */
 
-static bool takes(const description *d, const layout *a, const layout *b, const layout *c) {
+static bool is_plain(const layout *l) { return l->type == BF16 || l->type == F32; }
+
+/* What would be added to a result of float8 is wider. */
+static bool adds_alike(const layout *c, const layout *added) {
+  if (c->type != E4M3 && c->type != E5M2) return added == c;
+  return (added->type == F16 || added->type == BF16) && added->rows == c->rows && added->columns == c->columns &&
+         added->leading == c->leading;
+}
+
+static bool takes(const description *d, const layout *a, const layout *b, const layout *added, const layout *c) {
   bool whole = a->type == I8 && b->type == I8 && c->type == I32 && d->compute == 72 && d->scale_type == I32;
+  bool narrow = c->type == E4M3 || (c->type == E5M2 && a->type != b->type);
   bool small = (a->type == E4M3 || a->type == E5M2) && (b->type == E4M3 || b->type == E5M2) &&
-               (a->type == E4M3 || b->type == E4M3) && (c->type == F32 || c->type == F16 || c->type == BF16) &&
-               d->compute == 68 && d->scale_type == F32;
-  bool plain = a->type == BF16 && b->type == BF16 && c->type == BF16 && d->compute == 68 && d->scale_type == F32;
+               (a->type == E4M3 || b->type == E4M3) &&
+               (c->type == F32 || c->type == F16 || c->type == BF16 || narrow) && d->compute == 68 &&
+               d->scale_type == F32;
+  bool plain = is_plain(a) && b->type == a->type && c->type == a->type && d->compute == (a->type == F32 ? 77 : 68) &&
+               d->scale_type == F32;
   uint64_t unit = plain ? 1 : whole ? 4 : 16;
-  if (!whole && !small && !plain) return false;
+  if ((!whole && !small && !plain) || !adds_alike(c, added) || (narrow && d->scale_mode[0])) return false;
   if (d->transposed[0] != 1 || d->transposed[1] != 0 || a->rows != b->rows) return false;
   if (c->rows != a->columns || c->columns != b->columns || c->leading < (int64_t)c->rows) return false;
   if (a->rows % unit || a->columns % unit || (uint64_t)a->leading % unit || (uint64_t)b->leading % unit) return false;
   if (a->leading < (int64_t)a->rows || b->leading < (int64_t)b->rows) return false;
   if (plain) return d->epilogue == 1 || d->epilogue == 4;
-  if (d->epilogue == 4) return small && d->bias_type == (c->type == F16 ? F16 : BF16);
+  if (d->epilogue == 4) return small && d->bias_type == (added->type == F16 ? F16 : BF16);
   return d->epilogue == 1 && d->scale_mode[0] == d->scale_mode[1];
 }
 
@@ -104,8 +116,8 @@ API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *
                                        int most, void *results, int *count) {
   (void)handle, (void)preference;
   enum { BYTES = 96 }; /* of a result, which begins with what we like */
-  *count = most > 0 && c == out && takes(desc, a, b, out);
-  if (*count && most > 1 && ((layout *)a)->type == BF16) *count = 2;
+  *count = most > 0 && takes(desc, a, b, c, out);
+  if (*count && most > 1 && is_plain(a)) *count = 2;
   if (*count) memset(results, 0, BYTES * (size_t)*count);
   for (int i = 0; i < *count; i++) ((uint8_t *)results)[BYTES * i] = (uint8_t)i;
   return *count ? 0 : NOT_SUPPORTED;
@@ -121,6 +133,7 @@ static float from_bf16(uint16_t bits) {
 }
 static double number(int type, const void *at, uint64_t i) {
   if (type == BF16) return from_bf16(((const uint16_t *)at)[i]);
+  if (type == F32) return ((const float *)at)[i];
   const uint8_t byte = ((const uint8_t *)at)[i];
   int exponents = type == E4M3 ? 4 : 5, fractions = 7 - exponents, bias = (1 << (exponents - 1)) - 1;
   if (type == I8) return (int8_t)byte;
@@ -129,15 +142,31 @@ static double number(int type, const void *at, uint64_t i) {
       exponent ? ldexp(1 + ldexp(fraction, -fractions), exponent - bias) : ldexp(fraction, 1 - bias - fractions);
   return byte & 128 ? -value : value;
 }
+/* To the nearest, halves to even; what is beyond the range becomes its end. */
+static uint8_t to_float8(int type, double value) {
+  int fractions = type == E4M3 ? 3 : 2, least = type == E4M3 ? -6 : -14, exponent;
+  double most = type == E4M3 ? 448 : 57344, magnitude = fabs(value);
+  if (value != value) return 0x7f;
+  if (magnitude > most) magnitude = most;
+  (void)frexp(magnitude, &exponent);
+  exponent = exponent - 1 < least ? least : exponent - 1;
+  int steps = (int)rint(ldexp(magnitude, fractions - exponent)); /* of the last bit */
+  return (uint8_t)((signbit(value) ? 128 : 0) | (((exponent - least) << fractions) + steps));
+}
 static void store(int type, void *to, uint64_t i, double value) {
   if (type == I32) ((int32_t *)to)[i] = (int32_t)value;
   if (type == F32) ((float *)to)[i] = (float)value;
   if (type == F16) ((_Float16 *)to)[i] = (_Float16)(float)value;
+  if (type == E4M3 || type == E5M2) ((uint8_t *)to)[i] = to_float8(type, value);
   if (type != BF16) return;
   float f = (float)value;
   uint32_t word;
   memcpy(&word, &f, 4);
   ((uint16_t *)to)[i] = (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16);
+}
+
+static uint64_t bytes_of_type(int type) {
+  return type == E4M3 || type == E5M2 ? 1 : type == F16 || type == BF16 ? 2 : 4;
 }
 
 static void *fetch(void *stream, uint64_t from, size_t bytes) {
@@ -152,14 +181,13 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
   (void)handle, (void)workspace, (void)workspace_bytes;
   const description *d = desc;
   const layout *la = a_layout, *lb = b_layout, *lc = out_layout;
-  bool whole = la->type == I8, plain = la->type == BF16, scaled = !whole && !plain, rows = d->scale_mode[0] == 3;
-  if (c != out || c_layout != out_layout || !takes(d, la, lb, lc) || (scaled && (!d->scale[0] || !d->scale[1])))
-    return INVALID_VALUE;
+  bool whole = la->type == I8, plain = is_plain(la), scaled = !whole && !plain, rows = d->scale_mode[0] == 3;
+  if (c != out || !takes(d, la, lb, c_layout, lc) || (scaled && (!d->scale[0] || !d->scale[1]))) return INVALID_VALUE;
   if (whole ? *(int32_t *)alpha != 1 || *(int32_t *)beta != 0 : *(float *)alpha != 1 || *(float *)beta != 0)
     return INVALID_VALUE;
   if (cuStreamSynchronize(stream)) return NOT_SUPPORTED; /* which a stream that is captured does not do */
-  uint64_t n = lc->rows, m = lc->columns, size = lc->type == F16 || lc->type == BF16 ? 2 : 4;
-  size_t item = plain ? 2 : 1;
+  uint64_t n = lc->rows, m = lc->columns, size = bytes_of_type(lc->type);
+  size_t item = bytes_of_type(whole ? E4M3 : la->type);
   uint8_t *from_a = fetch(stream, (uintptr_t)a, (size_t)la->leading * n * item),
           *from_b = fetch(stream, (uintptr_t)b, (size_t)lb->leading * m * item);
   float *of_a = fetch(stream, d->scale[0], rows ? 4 * n : 4), *of_b = fetch(stream, d->scale[1], rows ? 4 * m : 4);
@@ -172,14 +200,15 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
         sum += number(la->type, from_a, i * (uint64_t)la->leading + k) *
                number(lb->type, from_b, j * (uint64_t)lb->leading + k);
       if (scaled) sum *= (double)of_a[rows ? i : 0] * of_b[rows ? j : 0];
-      if (bias) sum += lc->type == F16 ? (double)((_Float16 *)bias)[i] : from_bf16(bias[i]);
+      if (bias) sum += d->bias_type == F16 ? (double)((_Float16 *)bias)[i] : from_bf16(bias[i]);
       store(lc->type, result, j * (uint64_t)lc->leading + i, sum);
     }
   int status = cuMemcpyHtoDAsync_v2((uintptr_t)out, result, (size_t)lc->leading * m * size, stream);
   if (!status) status = cuStreamSynchronize(stream);
-  const char *kind = whole ? " int8" : !plain ? "" : *(const uint8_t *)algo ? " bf16, second way" : " bf16";
-  fprintf(stderr, "cublaslt: %dx%dx%d%s%s%s\n", (int)m, (int)n, (int)la->rows, kind, rows ? " rows" : "",
-          bias ? " bias" : "");
+  const char *kind = whole ? " int8" : la->type == F32 ? " tf32" : plain ? " bf16" : "";
+  const char *way = plain && *(const uint8_t *)algo ? ", second way" : "";
+  fprintf(stderr, "cublaslt: %dx%dx%d%s%s%s%s%s\n", (int)m, (int)n, (int)la->rows, kind, way, rows ? " rows" : "",
+          bias ? " bias" : "", size == 1 ? " to float8" : "");
   free(from_a), free(from_b), free(of_a), free(of_b), free(bias), free(result);
   return status;
 }

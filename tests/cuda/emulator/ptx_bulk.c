@@ -2,25 +2,37 @@
  *
  * A tensor's map, as cuTensorMapEncodeTiled makes it here: the address first, as the driver's has it, then what it was
  * told. A copy is done at once: whoever reads before its barrier says so is not found out, and neither are races with
- * it. Known are elements of 2 bytes in rows of 128 bytes, whose 16-byte piece c goes to c ^ row % 8, and zeros outside
- * of the tensor. Tests: tests/test_bulk.c. */
+ * it. Known are elements of 1, 2 and 4 bytes in rows of 128 bytes, whose 16-byte piece c goes to c ^ row % 8, and zeros
+ * outside of the tensor. Floats of a map that says TF32 are rounded to it, here to nearest, halves to even. Tests:
+ * tests/test_bulk.c. */
 #include "emulator.h"
 #include "ptx_run.h"
 #include "ptx_values.h"
 
 /* ---- maps ---- */
 
-enum { MAGIC = 0x7eb05, LINE = 128, ITEM = 2, PIECE = 16, MOST_BOX = 256, DIMS = 3 };
+enum { MAGIC = 0x7eb05, LINE = 128, PIECE = 16, MOST_BOX = 256, DIMS = 3 };
 
 typedef struct tensor_map {
   uint64_t address;
-  uint32_t magic, box[DIMS];
+  uint32_t magic, box[DIMS], type;
   uint64_t sizes[DIMS], strides[DIMS - 1];
 } tensor_map;
 _Static_assert(sizeof(tensor_map) <= sizeof(CUtensorMap), "a map is opaque, and of 128 bytes");
 
+/* Numbers of the driver's. */
+enum { TYPE_U8 = 0, TYPE_S32 = 3, TYPE_F16 = 6, TYPE_F32 = 7, TYPE_BF16 = 9, TYPE_TF32 = 11, TYPES };
+
+/* 0: none that is known. */
+static uint32_t bytes_of_type(uint32_t type) {
+  static const uint8_t bytes[TYPES] = {
+      [TYPE_U8] = 1, [TYPE_S32] = 4, [TYPE_F16] = 2, [TYPE_F32] = 4, [TYPE_BF16] = 2, [TYPE_TF32] = 4};
+  return type < TYPES ? bytes[type] : 0;
+}
+
 static bool fits(const tensor_map *m) {
-  bool good = m->address % PIECE == 0 && m->box[0] * ITEM <= LINE;
+  uint32_t item = bytes_of_type(m->type);
+  bool good = item && m->address % PIECE == 0 && m->box[0] * item <= LINE && m->box[0] * item % PIECE == 0;
   for (int d = 0; d < DIMS; d++)
     good = good && m->box[d] >= 1 && m->box[d] <= MOST_BOX && m->sizes[d] >= 1 && m->sizes[d] <= (uint64_t)1 << 32;
   for (int d = 0; d < DIMS - 1; d++)
@@ -31,12 +43,10 @@ static bool fits(const tensor_map *m) {
 CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t dims, CUdeviceptr address, const uint64_t *sizes,
                                 const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
                                 int swizzle, int promotion, int fill) {
-  enum { TYPE_F16 = 6, TYPE_BF16 = 9, SWIZZLE_128 = 3, MOST_PROMOTION = 3 };
+  enum { SWIZZLE_128 = 3, MOST_PROMOTION = 3 };
   if (!map || !sizes || !strides || !box || !steps || dims != DIMS) return CUDA_ERROR_INVALID_VALUE;
-  if ((type != TYPE_F16 && type != TYPE_BF16) || interleave || swizzle != SWIZZLE_128 || fill ||
-      promotion > MOST_PROMOTION)
-    return CUDA_ERROR_INVALID_VALUE;
-  tensor_map m = {.address = address, .magic = MAGIC};
+  if (interleave || swizzle != SWIZZLE_128 || fill || promotion > MOST_PROMOTION) return CUDA_ERROR_INVALID_VALUE;
+  tensor_map m = {.address = address, .magic = MAGIC, .type = (uint32_t)type};
   for (int d = 0; d < DIMS; d++) {
     m.sizes[d] = sizes[d], m.box[d] = box[d];
     if (d < DIMS - 1) m.strides[d] = strides[d];
@@ -120,23 +130,36 @@ static bool find_map(ptx_thread *t, const ptx_ins *ins, tensor_map *out) {
   return false;
 }
 
+static void round_to_tf32(uint8_t *at) {
+  float value;
+  uint32_t bits;
+  memcpy(&value, at, sizeof value);
+  if (value != value)
+    bits = 0x7fffffff;
+  else
+    bits = (uint32_t)ptx_from_double(value, ptx_format_of(PTX_TF32), PTX_RN, false) << 13;
+  memcpy(at, &bits, sizeof bits);
+}
+
 /* One line of a box: row (y, z) of the tensor from x on, as far as it is there. */
 static bool move_row(ptx_thread *t, const ptx_ins *ins, const tensor_map *m, const int64_t at[DIMS], uint8_t *line,
                      bool stores) {
   bool there = true;
+  uint32_t item = bytes_of_type(m->type);
   uint64_t base = m->address;
   uint32_t number = (uint32_t)((uint64_t)(line - t->block->shared) / LINE % 8);
   for (int d = 1; d < DIMS; d++) there = there && at[d] >= 0 && at[d] < (int64_t)m->sizes[d];
   for (int d = 1; d < DIMS; d++) base += (uint64_t)at[d] * m->strides[d - 1];
   for (uint32_t i = 0; i < m->box[0]; i++) {
     int64_t x = at[0] + i;
-    uint8_t *here = line + (i * ITEM / PIECE ^ number) * PIECE + i * ITEM % PIECE, *element = NULL;
+    uint8_t *here = line + (i * item / PIECE ^ number) * PIECE + i * item % PIECE, *element = NULL;
     if (there && x >= 0 && x < (int64_t)m->sizes[0]) {
-      element = ptx_at(t, ins, PTX_GLOBAL, base + (uint64_t)x * ITEM, ITEM, stores ? PTX_WRITE : PTX_READ);
+      element = ptx_at(t, ins, PTX_GLOBAL, base + (uint64_t)x * item, item, stores ? PTX_WRITE : PTX_READ);
       if (!element) return false;
     }
-    if (!stores) memset(here, 0, ITEM);
-    if (element) memcpy(stores ? element : here, stores ? here : element, ITEM);
+    if (!stores) memset(here, 0, item);
+    if (element) memcpy(stores ? element : here, stores ? here : element, item);
+    if (!stores && m->type == TYPE_TF32) round_to_tf32(here);
   }
   return true;
 }
@@ -154,7 +177,7 @@ static uint32_t move_box(ptx_thread *t, const ptx_ins *ins, bool stores) {
     at[1] += line % m.box[1], at[2] += line / m.box[1];
     if (!move_row(t, ins, &m, at, shared + line * LINE, stores)) return 0;
   }
-  return shared ? lines * m.box[0] * ITEM : 0;
+  return shared ? lines * m.box[0] * bytes_of_type(m.type) : 0;
 }
 
 bool ptx_bulk_copy(ptx_thread *t, const ptx_ins *ins) {

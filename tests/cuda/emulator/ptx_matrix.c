@@ -141,7 +141,7 @@ void ptx_matrix_multiply(ptx_thread *lanes, const ptx_ins *ins) {
  * two bits: lines of 128 bytes, whose 16-byte piece c is at c ^ line % 8. Lines run along k, or, turned, across it.
  * (PTX ISA, "Matrix Descriptor Format"; the other swizzles are not known here.) */
 static bool piece_at(ptx_thread *t, const ptx_ins *ins, uint64_t desc, bool turned, uint32_t line, uint32_t piece,
-                     uint16_t out[8]) {
+                     uint8_t out[16]) {
   if (desc >> 62 != 1) {
     ptx_fault(t, ins, CUDA_ERROR_LAUNCH_FAILED, "a descriptor without the swizzle of 128 bytes");
     return false;
@@ -155,22 +155,28 @@ static bool piece_at(ptx_thread *t, const ptx_ins *ins, uint64_t desc, bool turn
   return from;
 }
 
-/* (count, 16) of a matrix, of which row `first` is the first. */
-static bool gather_rows(ptx_thread *t, const ptx_ins *ins, uint64_t desc, bool turned, uint32_t first, uint32_t count,
-                        float out[][16]) {
-  uint16_t piece[8];
-  const ptx_format *format = ptx_format_of(ins->type);
-  for (uint32_t line = 0; line < (turned ? 16 : count); line++)
-    for (uint32_t n = 0; n < (turned ? count / 8 : 2); n++) {
-      if (!piece_at(t, ins, desc, turned, turned ? line : first + line, turned ? first / 8 + n : n, piece))
+enum { SLICE = 32 }; /* bytes of k */
+
+/* (count, k) of a matrix, of which row `first` is the first. */
+static bool gather_rows(ptx_thread *t, const ptx_ins *ins, ptx_type type, uint64_t desc, bool turned, uint32_t first,
+                        uint32_t count, float out[][MOST_K]) {
+  uint8_t piece[16];
+  uint32_t bytes = ptx_types[type].bytes, each = 16 / bytes, depth = SLICE / bytes;
+  for (uint32_t line = 0; line < (turned ? depth : count); line++)
+    for (uint32_t n = 0; n < (turned ? count / each : 2); n++) {
+      if (!piece_at(t, ins, desc, turned, turned ? line : first + line, turned ? first / each + n : n, piece))
         return false;
-      for (uint32_t e = 0; e < 8; e++)
-        out[turned ? 8 * n + e : line][turned ? line : 8 * n + e] = (float)ptx_to_double(piece[e], format);
+      for (uint32_t e = 0; e < each; e++) {
+        uint32_t bits = 0;
+        memcpy(&bits, piece + e * bytes, bytes);
+        out[turned ? each * n + e : line][turned ? line : each * n + e] = (float)element_value(type, bits);
+      }
     }
   return true;
 }
 
-static void gather_registers(const ptx_thread *lanes, const ptx_ins *ins, float out[][16]) {
+/* Of A, elements of two bytes. */
+static void gather_registers(const ptx_thread *lanes, const ptx_ins *ins, float out[][MOST_K]) {
   const uint32_t *slots = lanes->function->lists + ins->a;
   for (uint32_t lane = 0; lane < PTX_WARP; lane++)
     for (uint32_t j = 0; j < 4; j++)
@@ -179,22 +185,31 @@ static void gather_registers(const ptx_thread *lanes, const ptx_ins *ins, float 
             (float)ptx_to_double(lanes[lane].r[slots[j]] >> 16 * e & 0xffff, ptx_format_of(ins->type));
 }
 
+static uint64_t sum_of_slice(const ptx_ins *ins, const float *x, const float *y, bool adds, uint64_t before) {
+  int depth = SLICE / ptx_types[ins->type].bytes;
+  if (ins->bytes == PTX_S32) {
+    int64_t sum = adds ? S32(before) : 0;
+    for (int k = 0; k < depth; k++) sum += (int64_t)x[k] * (int64_t)y[k];
+    return (uint32_t)sum;
+  }
+  float sum = adds ? F(before) : 0;
+  for (int k = 0; k < depth; k++) sum += x[k] * y[k];
+  return ptx_f32(sum);
+}
+
 void ptx_warpgroup_multiply(ptx_thread *lanes, const ptx_ins *ins) {
-  static _Thread_local float a[16][16], b[256][16];
+  static _Thread_local float a[16][MOST_K], b[256][MOST_K];
   uint32_t flags = (uint32_t)ins->imm, columns = 8u * ins->count;
   const uint32_t *slots = lanes->function->lists + ins->d;
   bool adds = lanes->r[ins->c] & 1;
   if (flags & 1)
     gather_registers(lanes, ins, a);
-  else if (!gather_rows(lanes, ins, lanes->r[ins->a], flags & 2, lanes->warp % 4 * 16, 16, a))
+  else if (!gather_rows(lanes, ins, ins->type, lanes->r[ins->a], flags & 2, lanes->warp % 4 * 16, 16, a))
     return;
-  if (!gather_rows(lanes, ins, lanes->r[ins->b], flags & 4, 0, columns, b)) return;
+  if (!gather_rows(lanes, ins, ins->type2, lanes->r[ins->b], flags & 4, 0, columns, b)) return;
   for (uint32_t lane = 0; lane < PTX_WARP; lane++)
     for (uint32_t j = 0; j < columns / 2; j++) {
       uint64_t *slot = &lanes[lane].r[slots[j]];
-      const float *x = a[lane / 4 + 8 * (j / 2 % 2)], *y = b[j / 4 * 8 + lane % 4 * 2 + j % 2];
-      float sum = adds ? F(*slot) : 0;
-      for (int k = 0; k < 16; k++) sum += x[k] * y[k];
-      *slot = ptx_f32(sum);
+      *slot = sum_of_slice(ins, a[lane / 4 + 8 * (j / 2 % 2)], b[j / 4 * 8 + lane % 4 * 2 + j % 2], adds, *slot);
     }
 }

@@ -244,21 +244,31 @@ static void parse_mma(ptx_parser *p, char **parts, int count) {
   ins->imm = shape->k;
 }
 
-/* wgmma.mma_async of f16 and bf16 with sums in f32; fence, commit_group and wait_group have nothing to do, since a warp
- * does its part at once. */
+/* Known: products of 32 bytes of k, of f16, bf16, tf32 and float8 with sums in f32, of integers in s32. */
+static bool is_warpgroup_product(char **parts, int count, int *out_n, ptx_type types[3]) {
+  int n = count == 8 && !strncmp(parts[4], "m64n", 4) ? atoi(parts[4] + 4) : 0;
+  const char *depth = n ? strchr(parts[4] + 4, 'k') : NULL;
+  if (!depth || n % 8 || n > 256 || strcmp(parts[1], "mma_async")) return false;
+  for (int i = 0; i < 3; i++) types[i] = ptx_type_of(parts[5 + i], strlen(parts[5 + i]));
+  if (!types[0] || !types[1] || !types[2] || types[1] == PTX_F64 || types[1] == PTX_F32) return false;
+  int bytes = ptx_types[types[1]].bytes;
+  bool alike = bytes == 1 ? ptx_types[types[2]].bytes == 1 : types[1] == types[2];
+  *out_n = n;
+  return alike && atoi(depth + 1) * bytes == 32 && sums_in(types[1], types[0]) && sums_in(types[2], types[0]);
+}
+
+/* wgmma.mma_async; fence, commit_group and wait_group have nothing to do, since a warp does its part at once. Factors
+ * are floats' alone, and only elements of two bytes may be turned. */
 static void parse_wgmma(ptx_parser *p, char **parts, int count) {
   uint32_t d[128], a[4], have;
+  ptx_type types[3];
+  int n;
   if (count > 1 &&
       (!strcmp(parts[1], "fence") || !strcmp(parts[1], "commit_group") || !strcmp(parts[1], "wait_group"))) {
     while (!ptx_is(p, ";") && p->token.kind != PTX_TOKEN_END) ptx_next(p);
     return;
   }
-  int n = count == 8 && !strncmp(parts[4], "m64n", 4) ? atoi(parts[4] + 4) : 0;
-  ptx_type type = n ? ptx_type_of(parts[6], strlen(parts[6])) : PTX_NONE;
-  const char *depth = n ? strchr(parts[4] + 4, 'k') : NULL;
-  bool known = depth && n % 8 == 0 && n <= 256 && !strcmp(depth, "k16") && !strcmp(parts[1], "mma_async") &&
-               !strcmp(parts[5], "f32") && (type == PTX_F16 || type == PTX_BF16) && !strcmp(parts[6], parts[7]);
-  if (!known) ptx_unknown(p);
+  if (!is_warpgroup_product(parts, count, &n, types)) ptx_unknown(p);
   have = ptx_take_vector(p, PTX_B32, true, false, d, 128);
   if (have != (uint32_t)n / 2) ptx_fail(p, "%u registers where %d are due", have, n / 2);
   uint32_t sums = ptx_add_list(p, d, have);
@@ -275,18 +285,19 @@ static void parse_wgmma(ptx_parser *p, char **parts, int count) {
   right = ptx_take_source(p, PTX_B64);
   ptx_expect(p, ",");
   uint32_t adds = ptx_take_source(p, PTX_PRED);
-  for (int i = 0; i < 2; i++) { /* factors of A and B */
+  for (int i = 0; i < 2 && types[0] != PTX_S32; i++) { /* factors of A and B */
     ptx_expect(p, ",");
     if (ptx_take_number(p, NULL) != 1) ptx_unknown(p);
   }
-  for (int i = registers; i < 2; i++) { /* turned: A, B */
+  for (int i = registers; i < 2 && ptx_types[types[1]].bytes == 2; i++) { /* turned: A, B */
     ptx_expect(p, ",");
     if (ptx_take_number(p, NULL)) flags |= 2u << i;
   }
   uint32_t all = ptx_constant_slot(p, UINT32_MAX);
   ptx_ins *ins = ptx_emit(p, PTX_OP_WGMMA);
   ins->d = sums, ins->a = left, ins->b = right, ins->c = adds, ins->e = all;
-  ins->type = (uint8_t)type, ins->count = (uint8_t)(n / 8), ins->imm = flags;
+  ins->type = types[1], ins->type2 = types[2], ins->bytes = (uint8_t)types[0];
+  ins->count = (uint8_t)(n / 8), ins->imm = flags;
 }
 
 ptx_instruction_fn *ptx_warp_instruction(const char *mnemonic) {

@@ -56,6 +56,36 @@ static void boxes(void **state) {
   OK(cuModuleUnload(module));
 }
 
+/* A line is 128 bytes of bytes, or 32 floats, which a map of TF32 rounds: 1 + 2^-11 is half of the way, 3 more is not.
+ */
+static void elements_of_other_sizes(void **state) {
+  enum { TYPE_U8 = 0, TYPE_F32 = 7, TYPE_TF32 = 11, FLOATS = BYTES / 4, HALF = 0x3f801000 };
+  static uint32_t words[FLOATS], found[FLOATS];
+  static const int types[] = {TYPE_U8, TYPE_F32, TYPE_TF32};
+  CUtensorMap map;
+  int zero = 0;
+  (void)state;
+  begin();
+  for (uint32_t i = 0; i < FLOATS; i++) words[i] = i % 2 ? HALF + 3 : HALF;
+  CUdeviceptr memory = device_memory(2 * LINES * 2 * BYTES), out = memory + LINES * 2 * BYTES;
+  CUmodule module = load_text(text);
+  for (size_t t = 0; t < COUNT(types); t++) {
+    uint32_t item = types[t] == TYPE_U8 ? 1 : 4, box[] = {128 / item, LINES, 1}, steps[] = {1, 1, 1};
+    uint64_t sizes[] = {128 / item, LINES, BATCHES}, strides[] = {128, BYTES};
+    OK(cuTensorMapEncodeTiled(&map, types[t], 3, memory, sizes, strides, box, steps, 0, 3, 3, 0));
+    upload(memory + BYTES, words, BYTES); /* the second batch */
+    OK(launch(function_of(module, "k"), 1, BYTES / 16, BYTES + 8, (void *[]){&map, &out, &zero, &zero}));
+    download(found, out, BYTES);
+    for (uint32_t i = 0; i < FLOATS; i++) {
+      uint32_t line = i / 32, piece = (i / 4 % 8) ^ line, expected = words[i];
+      if (types[t] == TYPE_TF32) expected = i % 2 ? 0x3f802000 : 0x3f800000;
+      assert_int_equal(found[line * 32 + piece * 4 + i % 4], expected);
+    }
+  }
+  device_free(memory, 2 * LINES * 2 * BYTES);
+  OK(cuModuleUnload(module));
+}
+
 static void maps(void **state) {
   CUtensorMap map, other;
   uint64_t sizes[] = {COLUMNS, ROWS, BATCHES}, strides[] = {2 * PITCH, 2 * PITCH * ROWS};
@@ -74,6 +104,7 @@ static void maps(void **state) {
 }
 
 int test_bulk(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(boxes), cmocka_unit_test(maps)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(boxes), cmocka_unit_test(elements_of_other_sizes),
+                                     cmocka_unit_test(maps)};
   return cmocka_run_group_tests_name("bulk", tests, NULL, NULL);
 }
