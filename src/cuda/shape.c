@@ -85,6 +85,14 @@ static bool goes_in_column_parts(const wk__nest *nest, const wk__cuda_device *d,
          (wk__ptx_is_reduced_once(nest) || wk__ptx_phases_of(nest).count <= WK__PTX_MOST_PHASES);
 }
 
+/* A thread holds what is computed of each of its elements at once; what is computed of a row alone does not count. */
+static bool is_light(const wk__nest *nest) {
+  enum { MOST = 24 };
+  int count = 0;
+  for (int64_t i = 1; i < nest->instr_count; i++) count += nest->instrs[i].per_element;
+  return count < MOST;
+}
+
 /* Elements of a step, so that a thread has many loads under way; chunks are made of whole steps. */
 static uint8_t step_of(const wk__nest *nest) {
   enum { LOADS = 32 };
@@ -166,8 +174,8 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   s->phased = s->mode == WK__PTX_PARTS && !wk__ptx_is_reduced_once(nest);
   s->carries = b->r == 2 && b->size[b->p + 1] >= WK__REDUCE_LANES;
   s->each = LARGE_STEP; /* of several loops: coordinates */
-  if (nest->instr_count <= 24 && b->r == 1) s->each = step_of(nest);
-  if (nest->instr_count <= 24 && s->carries) s->each = (uint8_t)wk__min(step_of(nest), 2 * LARGE_STEP);
+  if (is_light(nest) && b->r == 1) s->each = step_of(nest);
+  if (is_light(nest) && s->carries) s->each = (uint8_t)wk__min(step_of(nest), 2 * LARGE_STEP);
   s->warps = columns ? 32 : parts ? 1 : (uint8_t)wk__min(wk__shape_chunks(b), MOST_WARPS);
   if (columns && goes_in_column_parts(nest, d, b)) {
     s->mode = WK__PTX_COLUMN_PARTS;

@@ -280,16 +280,18 @@ import wick as torch
 x = torch.randn(2, 20_480, device="cuda")
 x.softmax(1)
 x.double().repeat(1, 3).softmax(1)  # more than there is
+torch.nn.functional.cross_entropy(x, torch.tensor([3, 20_000]).cuda())  # most of it is of the row alone
 """
     env = {**os.environ, "WICK_CUDA_TIER": "1", "WICK_LOGS": "kernel"}
     done = subprocess.run(
         [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=600, check=False
     )
     kernels = [k for k in done.stderr.split(".version") if "fma.rn" in k and "CHUNK" in k]
-    assert len(kernels) == 2, done.stderr[-2000:]
-    kept, again = kernels
+    assert len(kernels) == 3, done.stderr[-2000:]
+    kept, again, loss = kernels
     assert "%kept" in kept and kept.count("ld.global") == 32  # a step of 32 elements a lane
     assert "%kept" not in again and again.count("ld.global") == 3 * 32
+    assert "%kept" in loss and 32 <= loss.count("ld.global") < 40
 
 
 def test_a_row_of_float32_leaves_bfloat16_its_pieces():
