@@ -112,8 +112,8 @@ static wk_status scaled_product(wk__call *c) {
   p.fast = wk__arg_bool(c, A_use_fast_accum);
   if (bias) p.row = at(bias), p.row_type = bias->dtype;
   WK_TRY(run_library(a, b, out, &p, &done));
-  if (!done && wk__cublas_is_there() && wk__dtype_is_ranged((wk_dtype)out->dtype)) return round_wide_product(c, bias);
   if (!done) WK_TRY(run_own(a, b, out, &p, &done));
+  if (!done && wk__cublas_is_there() && wk__dtype_is_ranged((wk_dtype)out->dtype)) return round_wide_product(c, bias);
   return done ? WK_OK : by_parts(c);
 }
 wk_status wk__cuda_scaled_product(wk__call *c) { return wk__cuda_in_scope(c, scaled_product); }
