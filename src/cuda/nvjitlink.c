@@ -86,9 +86,13 @@ static char *take_code(void *handle, size_t *out_size) {
   return NULL;
 }
 
+/* A kernel is a whole program: as a part of one, which is how a linker compiles, it takes registers for calls that
+ * there are none of. gelu(x + bias) of bf16 had 96 for 32, and took 206 microseconds of an H100 for 129. */
+#define WHOLE "-Xptxas=-c=0"
+
 static char *compile(const char *ptx, const char *target, size_t *out_size) {
   void *handle;
-  const char *options[] = {target};
+  const char *options[] = {target, WHOLE};
   char *code = NULL;
   if (lib.Create(&handle, WK_COUNT(options), options)) return NULL;
   int failed = lib.AddData(handle, INPUT_PTX, ptx, strlen(ptx) + 1, "wick");
@@ -101,7 +105,7 @@ static char *compile(const char *ptx, const char *target, size_t *out_size) {
 
 /* All that the code depends on. */
 static bool key_of(const char *ptx, const char *target, wk__string *out) {
-  wk__string_printf(out, "nvJitLink %u.%u %s\n", lib.major, lib.minor, target);
+  wk__string_printf(out, "nvJitLink %u.%u %s " WHOLE "\n", lib.major, lib.minor, target);
   wk__string_append(out, ptx);
   return !out->failed;
 }
