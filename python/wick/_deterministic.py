@@ -1,5 +1,5 @@
 """Whether only algorithms are wanted that give the same bits each time. On the CPU all do; on CUDA sums that many threads add
-to one place then go by another way (src/cuda/exact_sums.h), and attention's gradients by wick's own kernels."""
+to one place then go by another way (src/codegen/exact_sums.h), and attention's gradients by wick's own kernels."""
 
 from . import _C
 

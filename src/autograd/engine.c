@@ -386,7 +386,8 @@ static wk_status wrong_device(const wk_tensor *t, const wk_tensor *given, int k)
   return wk_error_category();
 }
 
-/* The gradient given for result k, in the result's dtype and, where it has no dims, on its device; a one for a tensor with one element when none is given. */
+/* The gradient given for result k, in the result's dtype and, where it has no dims, on its device; a one for a tensor
+ * with one element when none is given. */
 static wk_status first_gradient(wk_tensor *t, wk_tensor *given, int k, wk_tensor **out) {
   wk_value result = {0}, none = {0};
   wk_dtype dtype = (wk_dtype)t->dtype;

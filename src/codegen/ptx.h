@@ -50,7 +50,8 @@ enum { WK__PTX_MAX_LOOPS = 8, WK__PTX_MAX_EACH = 32, WK__PTX_SHORT_ROW = 16 };
 enum { WK__PTX_STILL, WK__PTX_ONE, WK__PTX_STRIDED }; /* how a walker moves with a loop */
 
 /* What becomes of additions of floats to memory: they are made, or, of sums that are the same in any order
- * (cuda/exact_sums.h), the largest magnitude is found (and nothing else is stored), or whole numbers are added up. */
+ * (codegen/exact_sums.h), the largest magnitude is found (and nothing else is stored), or whole numbers are added up.
+ */
 typedef enum wk__ptx_adds { WK__PTX_ADDS, WK__PTX_LARGEST_ADDED, WK__PTX_ADDS_EXACTLY } wk__ptx_adds;
 static inline bool wk__ptx_is_exact(int dtype) {
   return dtype == WK_FLOAT64 || dtype == WK_FLOAT32 || dtype == WK_FLOAT16 || dtype == WK_BFLOAT16;

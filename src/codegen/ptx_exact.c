@@ -1,9 +1,9 @@
-/* Additions whose sums are the same in any order (cuda/exact_sums.h): what a place gets in the two runs of a nest.
+/* Additions whose sums are the same in any order (codegen/exact_sums.h): what a place gets in the two runs of a nest.
  * Tests: tests/cuda/test_deterministic.py. */
 #include <stdio.h>
 
+#include "codegen/exact_sums.h"
 #include "codegen/ptx_internal.h"
-#include "cuda/exact_sums.h"
 
 /* How a float is seen: as bits of a word, of which the mantissa's are the lower ones. */
 typedef struct float_form {

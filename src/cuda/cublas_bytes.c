@@ -78,19 +78,12 @@ static bool make_layout(void **layout, int dtype, int64_t rows, int64_t columns,
                                                       leading);
 }
 
-/* Nothing is added; but to a result of float8 it would be of a wider type, the row's if there is one. */
-static bool make_layout_of_added(plan *p) {
-  const wk__cuda_byte_product *k = &p->key;
-  if (k->c_type != WK_FLOAT8_E4M3 && k->c_type != WK_FLOAT8_E5M2) return true;
-  return make_layout(&p->kind.added, k->row ? k->row_type : WK_BFLOAT16, k->n, k->m, k->n);
-}
-
 static bool prepare(wk__cuda_prepared *entry) {
   plan *p = (plan *)entry;
   const wk__cuda_byte_product *k = &p->key;
   return make_layout(&p->kind.first, k->b_type, k->k, k->n, k->b_column) &&
          make_layout(&p->kind.second, k->a_type, k->k, k->m, k->a_row) &&
-         make_layout(&p->kind.result, k->c_type, k->n, k->m, k->n) && make_layout_of_added(p) && make_desc(p) &&
+         make_layout(&p->kind.result, k->c_type, k->n, k->m, k->n) && make_desc(p) &&
          wk__cublas_ask(&p->kind, 1, &p->best) > 0;
 }
 
@@ -140,10 +133,12 @@ static bool give_product(wk__cuda_stream *s, const wk__cuda_byte_product *p, con
   return wk__cuda_give_library(s, addresses, count, give, &g);
 }
 
-/* Rows in pieces of 16 bytes, of integers in words: what the library's kernels read. */
+/* Rows in pieces of 16 bytes, of integers in words: what the library's kernels read. Results of float8 are ours: the
+ * library wants a scale of the result for them. */
 static bool fits(const wk__cuda_byte_product *p) {
   int64_t unit = is_whole(p) ? 4 : 16;
   if (data_type(p->a_type) < 0 || data_type(p->b_type) < 0 || data_type(p->c_type) < 0) return false;
+  if (p->c_type == WK_FLOAT8_E4M3 || p->c_type == WK_FLOAT8_E5M2) return false;
   bool lies = ((p->a | p->b | p->c) & 15) == 0 && p->a_row % unit == 0 && p->b_column % unit == 0;
   return lies && p->m > 0 && p->n > 0 && p->k > 0 && p->n % unit == 0 && p->k % unit == 0;
 }

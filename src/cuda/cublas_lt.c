@@ -29,8 +29,6 @@ const wk__cublas_functions *wk__cublas_lt(void) {
 
 bool wk__cublas_is_there(void) { return wk__cublas_lt() != NULL; }
 
-static void *added_of(const wk__cublas_kind *k) { return k->added ? k->added : k->result; }
-
 int wk__cublas_ask(const wk__cublas_kind *k, int most, wk__cublas_algorithm *out) {
   void *preference;
   size_t bytes = MOST_WORKSPACE;
@@ -38,7 +36,7 @@ int wk__cublas_ask(const wk__cublas_kind *k, int most, wk__cublas_algorithm *out
   if (lt.cublasLtMatmulPreferenceCreate(&preference)) return 0;
   bool good =
       !lt.cublasLtMatmulPreferenceSetAttribute(preference, WK__CUBLAS_PREFERENCE_WORKSPACE, &bytes, sizeof bytes) &&
-      !lt.cublasLtMatmulAlgoGetHeuristic(lt.handle, k->desc, k->first, k->second, added_of(k), k->result, preference,
+      !lt.cublasLtMatmulAlgoGetHeuristic(lt.handle, k->desc, k->first, k->second, k->result, k->result, preference,
                                          most, out, &count);
   lt.cublasLtMatmulPreferenceDestroy(preference);
   return good ? count : 0;
@@ -49,11 +47,11 @@ bool wk__cublas_multiply(const wk__cublas_kind *k, const wk__cublas_algorithm *w
   const void *first = (void *)(uintptr_t)p->first, *second = (void *)(uintptr_t)p->second;
   void *result = (void *)(uintptr_t)p->result;
   return !lt.cublasLtMatmul(lt.handle, k->desc, p->alpha, first, k->first, second, k->second, p->beta, result,
-                            added_of(k), result, k->result, &way->algo, p->workspace, way->workspace, stream);
+                            k->result, result, k->result, &way->algo, p->workspace, way->workspace, stream);
 }
 
 void wk__cublas_release(const wk__cublas_kind *k) {
-  void *layouts[] = {k->first, k->second, k->result, k->added};
+  void *layouts[] = {k->first, k->second, k->result};
   for (size_t i = 0; i < WK_COUNT(layouts); i++)
     if (layouts[i]) lt.cublasLtMatrixLayoutDestroy(layouts[i]);
   if (k->desc) lt.cublasLtMatmulDescDestroy(k->desc);

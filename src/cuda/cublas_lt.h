@@ -83,7 +83,6 @@ enum { WK__CUBLAS_LAYOUT_BATCH_COUNT = 5, WK__CUBLAS_LAYOUT_BATCH_STRIDE = 6, WK
 /* A kind of product as it is described to the library; what there is not yet is NULL. */
 typedef struct wk__cublas_kind {
   void *desc, *first, *second, *result; /* owned; layouts of the operands in the library's order */
-  void *added;                          /* of what is added to the product, if it is not as the result; else NULL */
 } wk__cublas_kind;
 void wk__cublas_release(const wk__cublas_kind *kind);
 

@@ -1,4 +1,5 @@
-/* NVIDIA's cuDNN as a provider of convolutions (of attention: cudnn_attention.h), where it is found (at run time: WICK_CUDNN names it). */
+/* NVIDIA's cuDNN as a provider of convolutions (of attention: cudnn_attention.h), where it is found (at run time:
+ * WICK_CUDNN names it). */
 #ifndef WICK_CUDA_CUDNN_H
 #define WICK_CUDA_CUDNN_H
 

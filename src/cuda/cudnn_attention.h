@@ -20,8 +20,8 @@ typedef enum wk__cudnn_operand {
 
 /* A kind of call. A key: without gaps, and what is not used is zero. */
 typedef struct wk__cudnn_attention {
-  int32_t gradients, half; /* 0: the result and its rows; half: f16, else bf16 */
-  int32_t causal, reserved;
+  int32_t gradients, half;  /* 0: the result and its rows; half: f16, else bf16 */
+  int32_t causal, reserved; /* 0 */
   int64_t batch, heads, key_heads, queries, keys, size;
   int64_t strides[WK__CUDNN_OPERANDS][4]; /* in elements; the last one is 1 */
 } wk__cudnn_attention;

@@ -2,7 +2,7 @@
  *
  * The memory of a launch: for each access that adds floats magnitudes, then sums, of all places that its buffer spans.
  * Tests: tests/cuda/test_deterministic.py. */
-#include "cuda/exact_sums.h"
+#include "codegen/exact_sums.h"
 
 #include "base/thread.h"
 #include "cuda/native_kernels.h"

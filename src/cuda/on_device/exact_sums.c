@@ -1,6 +1,6 @@
 /* Sums of whole numbers become floats and are added to their places: the last step of exact sums, a thread a place.
  * In: a wk__exact_end. Tests: tests/cuda/test_deterministic.py. */
-#include "cuda/exact_sums.h"
+#include "codegen/exact_sums.h"
 
 #include "cuda/on_device/values.h"
 

@@ -85,30 +85,21 @@ API int cublasLtMatmulPreferenceSetAttribute(void *preference, int attribute, co
 
 static bool is_plain(const layout *l) { return l->type == BF16 || l->type == F32; }
 
-/* What would be added to a result of float8 is wider. */
-static bool adds_alike(const layout *c, const layout *added) {
-  if (c->type != E4M3 && c->type != E5M2) return added == c;
-  return (added->type == F16 || added->type == BF16) && added->rows == c->rows && added->columns == c->columns &&
-         added->leading == c->leading;
-}
-
-static bool takes(const description *d, const layout *a, const layout *b, const layout *added, const layout *c) {
+static bool takes(const description *d, const layout *a, const layout *b, const layout *c) {
   bool whole = a->type == I8 && b->type == I8 && c->type == I32 && d->compute == 72 && d->scale_type == I32;
-  bool narrow = c->type == E4M3 || (c->type == E5M2 && a->type != b->type);
   bool small = (a->type == E4M3 || a->type == E5M2) && (b->type == E4M3 || b->type == E5M2) &&
-               (a->type == E4M3 || b->type == E4M3) &&
-               (c->type == F32 || c->type == F16 || c->type == BF16 || narrow) && d->compute == 68 &&
-               d->scale_type == F32;
+               (a->type == E4M3 || b->type == E4M3) && (c->type == F32 || c->type == F16 || c->type == BF16) &&
+               d->compute == 68 && d->scale_type == F32;
   bool plain = is_plain(a) && b->type == a->type && c->type == a->type && d->compute == (a->type == F32 ? 77 : 68) &&
                d->scale_type == F32;
   uint64_t unit = plain ? 1 : whole ? 4 : 16;
-  if ((!whole && !small && !plain) || !adds_alike(c, added) || (narrow && d->scale_mode[0])) return false;
+  if (!whole && !small && !plain) return false;
   if (d->transposed[0] != 1 || d->transposed[1] != 0 || a->rows != b->rows) return false;
   if (c->rows != a->columns || c->columns != b->columns || c->leading < (int64_t)c->rows) return false;
   if (a->rows % unit || a->columns % unit || (uint64_t)a->leading % unit || (uint64_t)b->leading % unit) return false;
   if (a->leading < (int64_t)a->rows || b->leading < (int64_t)b->rows) return false;
   if (plain) return d->epilogue == 1 || d->epilogue == 4;
-  if (d->epilogue == 4) return small && d->bias_type == (added->type == F16 ? F16 : BF16);
+  if (d->epilogue == 4) return small && d->bias_type == (c->type == F16 ? F16 : BF16);
   return d->epilogue == 1 && d->scale_mode[0] == d->scale_mode[1];
 }
 
@@ -116,7 +107,7 @@ API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *
                                        int most, void *results, int *count) {
   (void)handle, (void)preference;
   enum { BYTES = 96 }; /* of a result, which begins with what we like */
-  *count = most > 0 && takes(desc, a, b, c, out);
+  *count = most > 0 && c == out && takes(desc, a, b, out);
   if (*count && most > 1 && is_plain(a)) *count = 2;
   if (*count) memset(results, 0, BYTES * (size_t)*count);
   for (int i = 0; i < *count; i++) ((uint8_t *)results)[BYTES * i] = (uint8_t)i;
@@ -142,22 +133,10 @@ static double number(int type, const void *at, uint64_t i) {
       exponent ? ldexp(1 + ldexp(fraction, -fractions), exponent - bias) : ldexp(fraction, 1 - bias - fractions);
   return byte & 128 ? -value : value;
 }
-/* To the nearest, halves to even; what is beyond the range becomes its end. */
-static uint8_t to_float8(int type, double value) {
-  int fractions = type == E4M3 ? 3 : 2, least = type == E4M3 ? -6 : -14, exponent;
-  double most = type == E4M3 ? 448 : 57344, magnitude = fabs(value);
-  if (value != value) return 0x7f;
-  if (magnitude > most) magnitude = most;
-  (void)frexp(magnitude, &exponent);
-  exponent = exponent - 1 < least ? least : exponent - 1;
-  int steps = (int)rint(ldexp(magnitude, fractions - exponent)); /* of the last bit */
-  return (uint8_t)((signbit(value) ? 128 : 0) | (((exponent - least) << fractions) + steps));
-}
 static void store(int type, void *to, uint64_t i, double value) {
   if (type == I32) ((int32_t *)to)[i] = (int32_t)value;
   if (type == F32) ((float *)to)[i] = (float)value;
   if (type == F16) ((_Float16 *)to)[i] = (_Float16)(float)value;
-  if (type == E4M3 || type == E5M2) ((uint8_t *)to)[i] = to_float8(type, value);
   if (type != BF16) return;
   float f = (float)value;
   uint32_t word;
@@ -182,7 +161,8 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
   const description *d = desc;
   const layout *la = a_layout, *lb = b_layout, *lc = out_layout;
   bool whole = la->type == I8, plain = is_plain(la), scaled = !whole && !plain, rows = d->scale_mode[0] == 3;
-  if (c != out || !takes(d, la, lb, c_layout, lc) || (scaled && (!d->scale[0] || !d->scale[1]))) return INVALID_VALUE;
+  if (c != out || c_layout != out_layout || !takes(d, la, lb, lc) || (scaled && (!d->scale[0] || !d->scale[1])))
+    return INVALID_VALUE;
   if (whole ? *(int32_t *)alpha != 1 || *(int32_t *)beta != 0 : *(float *)alpha != 1 || *(float *)beta != 0)
     return INVALID_VALUE;
   if (cuStreamSynchronize(stream)) return NOT_SUPPORTED; /* which a stream that is captured does not do */
@@ -200,15 +180,15 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
         sum += number(la->type, from_a, i * (uint64_t)la->leading + k) *
                number(lb->type, from_b, j * (uint64_t)lb->leading + k);
       if (scaled) sum *= (double)of_a[rows ? i : 0] * of_b[rows ? j : 0];
-      if (bias) sum += d->bias_type == F16 ? (double)((_Float16 *)bias)[i] : from_bf16(bias[i]);
+      if (bias) sum += lc->type == F16 ? (double)((_Float16 *)bias)[i] : from_bf16(bias[i]);
       store(lc->type, result, j * (uint64_t)lc->leading + i, sum);
     }
   int status = cuMemcpyHtoDAsync_v2((uintptr_t)out, result, (size_t)lc->leading * m * size, stream);
   if (!status) status = cuStreamSynchronize(stream);
   const char *kind = whole ? " int8" : la->type == F32 ? " tf32" : plain ? " bf16" : "";
   const char *way = plain && *(const uint8_t *)algo ? ", second way" : "";
-  fprintf(stderr, "cublaslt: %dx%dx%d%s%s%s%s%s\n", (int)m, (int)n, (int)la->rows, kind, way, rows ? " rows" : "",
-          bias ? " bias" : "", size == 1 ? " to float8" : "");
+  fprintf(stderr, "cublaslt: %dx%dx%d%s%s%s%s\n", (int)m, (int)n, (int)la->rows, kind, way, rows ? " rows" : "",
+          bias ? " bias" : "");
   free(from_a), free(from_b), free(of_a), free(of_b), free(bias), free(result);
   return status;
 }

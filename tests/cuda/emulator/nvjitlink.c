@@ -30,7 +30,7 @@ API int nvJitLinkVersion(unsigned *major, unsigned *minor) {
 
 static int create(void **handle, uint32_t count, const char **options) {
   linking *l = calloc(1, sizeof *l);
-  if (!(*handle = l) || count != 1) return INVALID_INPUT;
+  if (!(*handle = l) || count != 2 || strcmp(options[1], "-Xptxas=-c=0") != 0) return INVALID_INPUT;
   (void)snprintf(l->target, sizeof l->target, "%s", options[0]);
   return 0;
 }

@@ -5,9 +5,9 @@
  * same in any order. A unit is at most 2^-40 of the largest magnitude where fewer than 2^22 numbers come to a place; of
  * doubles there is a second sum of what is below the unit.
  *
- * The host and the device (on_device/exact_sums.c, codegen/ptx_memory.c) agree on this. */
-#ifndef WICK_CUDA_EXACT_SUMS_H
-#define WICK_CUDA_EXACT_SUMS_H
+ * The host and the device (cuda/on_device/exact_sums.c, codegen/ptx_exact.c) agree on this. */
+#ifndef WICK_CODEGEN_EXACT_SUMS_H
+#define WICK_CODEGEN_EXACT_SUMS_H
 
 #include <stdint.h>
 
