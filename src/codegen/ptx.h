@@ -16,7 +16,8 @@
  * phase. column parts, column whole: the same for rows that lie side by side, also by phases: a block has a chunk of 32
  * rows, and leaves what it comes to; then a block folds those of 32 rows.
  *
- *   scans:     a thread has a row, or a chunk of it after scan parts, which leave what chunks come to.
+ *   scans:     a thread has a row, or a chunk of it after scan parts, which leave what chunks come to. Where `tile` is
+ * not 0, a warp reads and writes `tile` neighbours of each of its 32 rows at a time, through shared memory.
  *
  *   tiles:     pointwise, where some of what is loaded has its neighbours along another loop than the innermost: a
  * block has 32 x 32 elements of the two, and such loads go along their own loop, through shared memory.
@@ -70,6 +71,7 @@ typedef struct wk__ptx_shape {
   uint8_t vectors;       /* scans: what moves by one along the rows goes 16 bytes at a time */
   uint16_t adds;         /* wk__ptx_adds */
   uint16_t kept;         /* long rows: accesses (bits) whose elements stay in shared memory for later phases */
+  uint16_t tile;         /* scans: elements of a row's piece in shared memory; 0: none */
   uint16_t moves[WK__MAX_WALKERS]; /* by walker: two bits a loop */
 } wk__ptx_shape;
 static inline int wk__ptx_move(const wk__ptx_shape *s, int walker, int loop) {
@@ -160,6 +162,9 @@ bool wk__ptx_calls_functions(const wk__nest *nest);
 
 /* A nest of one scan and what goes with its elements. */
 bool wk__ptx_is_scanned(const wk__nest *nest);
+/* Some of it goes through tiles of that shape, and all of that has room in shared memory. ptx_scan_tiles.c */
+enum { WK__PTX_MOST_TILED = 8 };
+bool wk__ptx_scan_tiles_fit(const wk__nest *nest, const wk__ptx_shape *shape);
 
 /* What the phases of a nest do, as bits: reduce elements, store them. A nest of more than the most has no phases in
  * parts.

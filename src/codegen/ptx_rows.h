@@ -89,6 +89,15 @@ void ptx_emit_row_values(ptx_writer *w, int last); /* values of the row of stage
 void ptx_scan_step(ptx_writer *w, int v); /* what a scan gives for all elements of a step */
 void ptx_write_scans(ptx_writer *w);
 void ptx_write_scan_parts(ptx_writer *w);
+/* A step of the thread's elements, from %e on; then %e is where the next one begins. */
+void ptx_write_scan_step(ptx_writer *w, int scan, bool stores);
+
+/* ---- ptx_scan_tiles.c: scans through shared memory ---- */
+
+/* All elements from %e to %end of the warp's rows. */
+void ptx_write_scan_tiles(ptx_writer *w, int scan, bool stores);
+/* Bytes of shared memory, at `tile`. */
+int ptx_scan_tile_bytes(const ptx_writer *w);
 
 /* ---- ptx_rows.c: a kernel of the shape's mode, which is none of pointwise and tiles ---- */
 
