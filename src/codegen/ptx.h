@@ -9,7 +9,7 @@
  *   rows:      `warps` warps have a row of one chunk in registers, 32 `each` elements a warp; lane l of a warp has
  * elements l, l + 32, ... of its part. What the elements of a lane come to goes on from warp to warp. long rows:
  * `warps` warps have a row, a chunk each in turns, in steps of 32 `each` elements; every phase reads it again, what is
- * `kept` from shared memory, where the same thread has put it. One
+ * `kept` from shared memory, where the same warp has put it. One
  * warp: the row is one chunk. columns:   a block has 32 neighbouring rows, thread (lane, column) the lane's elements:
  * for rows that lie side by side. parts:     a warp has a chunk of a row, and leaves what it comes to in memory; then
  *   whole:     a block has a row's chunks. For few long rows; where they are gone through several times, two kernels a
@@ -68,7 +68,7 @@ typedef struct wk__ptx_shape {
   uint8_t whole;         /* rows and their parts: no element of a step is beyond the last */
   uint8_t phased, phase; /* parts, whole: of nests of several phases, the kernel's */
   uint8_t carries;       /* rows over two loops, of which the inner one has 32 elements or more */
-  uint8_t vectors;       /* scans: what moves by one along the rows goes 16 bytes at a time */
+  uint8_t vectors;       /* scans: what moves by one along the rows goes 16 bytes at a time; long rows: what is kept */
   uint16_t adds;         /* wk__ptx_adds */
   uint16_t kept;         /* long rows: accesses (bits) whose elements stay in shared memory for later phases */
   uint16_t tile;         /* scans: elements of a row's piece in shared memory; 0: none */

@@ -366,8 +366,8 @@ static place place_in_tile(const ptx_writer *w, int access, int k) {
 
 bool ptx_is_vector(const ptx_writer *w, const wk__instr *i) {
   const wk__access *a = &w->nest->accesses[i->extra];
-  bool neighbours =
-      w->shape->vectors || w->shape->tile || (w->shape->mode == WK__PTX_POINTWISE && w->shape->each > 1 && w->shape->p);
+  bool neighbours = (w->shape->vectors && ptx_is_scans(w)) || w->shape->tile ||
+                    (w->shape->mode == WK__PTX_POINTWISE && w->shape->each > 1 && w->shape->p);
   return neighbours && item_of(w, i->extra) > 1 && !a->has_indirect && !a->may_leave &&
          wk__ptx_move(w->shape, i->extra, element_loop(w)) == WK__PTX_ONE;
 }
@@ -597,12 +597,13 @@ static void load_across(ptx_writer *w, int v, const wk__instr *i, int dtype) {
   }
 }
 
-/* Elements that later phases load as well: from memory into shared memory by the first, from there by all. */
+/* Elements that later phases load as well: from memory into shared memory by the first, unless vectors of them are
+ * copied there (ptx_kept.c), from there by all. */
 static void load_kept(ptx_writer *w, int v, const wk__instr *i, int dtype) {
   int item = item_of(w, i->extra), each = w->shape->each;
   const char *type = item == 8 ? "b64" : item == 4 ? "b32" : item == 2 ? "b16" : "u8";
   reg_name own = ptx_new(w, "b32"), raw[WK__PTX_MAX_EACH];
-  bool first = w->kept_by[i->extra] == w->phase;
+  bool first = w->kept_by[i->extra] == w->phase && !w->shape->vectors;
   ptx_line(w, "cvt.u32.u64 %s, %%e;", own.text);
   ptx_line(w, "mad.lo.u32 %s, %s, %d, %%kept%d;", own.text, own.text, item, i->extra);
   for (int k = 0; k < each && first; k++) {

@@ -333,7 +333,7 @@ static void write_head(ptx_writer *w, wk__string *text, const char *provenance) 
   wk__string_printf(text, ".version 7.8\n.target sm_%d\n.address_size 64\n", target);
   ptx_declare_tables(w, text);
   if ((w->out->states || w->shape->kept) && shares_memory(w))
-    wk__string_append(text, ".extern .shared .align 8 .b8 states[];\n");
+    wk__string_printf(text, ".extern .shared .align %d .b8 states[];\n", w->shape->vectors ? 16 : 8);
   if (ptx_is_tiles(w)) /* rows of a tile with room for two elements more, at least 8 bytes */
     wk__string_printf(text, ".shared .align 8 .b8 tile[%d];\n", WK__PTX_TILE * (WK__PTX_TILE + 4) * 8);
   if (w->shape->tile) wk__string_printf(text, ".shared .align 16 .b8 tile[%d];\n", ptx_scan_tile_bytes(w));

@@ -121,6 +121,18 @@ static bool stays_busy(const wk__cuda_device *d, const wk__ptx_shape *s, int64_t
   return blocks * s->warps * WK__REDUCE_LANES * s->each * item >= LEAST_UNDER_WAY;
 }
 
+/* Rows that are kept are made of vectors of 16 bytes, steps of vectors of all lanes, and chunks of few steps. */
+static bool are_kept_in_vectors(const wk__nest *nest, const wk__binding *b, const wk__ptx_shape *s) {
+  enum { VECTOR = 16, LEAST_EACH = 16 };
+  bool all = s->capability >= 80 && s->each >= LEAST_EACH && WK__REDUCE_CHUNK % (WK__REDUCE_LANES * s->each) == 0;
+  for (int a = 0; a < WK__PTX_MOST_KEPT; a++) {
+    if (!(s->kept >> a & 1)) continue;
+    all &= b->stride[a][b->p] == 1 && wk__shape_length(b) * wk__shape_item(nest, a) % VECTOR == 0 &&
+           is_in_pieces(nest, b, a, b->p, VECTOR);
+  }
+  return all;
+}
+
 /* Long rows that several phases go through: as many of them as fit stay in shared memory after the first. */
 static void keep_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
   uint8_t first[WK__PTX_MOST_KEPT];
@@ -131,6 +143,7 @@ static void keep_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__
     int64_t bytes = wk__shape_kept_bytes(nest, b, s, -1, NULL) + 64 * wk__shape_chunks(b);
     if (bytes > d->shared_most || !stays_busy(d, s, bytes, wk__shape_item(nest, a))) s->kept &= (uint16_t) ~(1 << a);
   }
+  s->vectors |= s->kept && are_kept_in_vectors(nest, b, s);
 }
 
 /* Pieces of 16 bytes of what moves by one along the rows, from their beginning on. */

@@ -185,6 +185,8 @@ for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         x = torch.randn(2, length).to(dtype)
         check(f"log_softmax {dtype} {length}", lambda x: x.log_softmax(1), x)
         check(f"its gradient {dtype} {length}", grad(lambda x: x.log_softmax(1)), x)
+    x = torch.randn(2, 20_480).to(dtype)
+    check(f"a part in vectors {dtype}", lambda x: x[:, 8:20_000].softmax(1), x)
 x = torch.randn(2, 20_011)
 check("of words", lambda x: ((x > 0).any(1), x.to(torch.int32).softmax(1, dtype=torch.float32), (x * 9).to(torch.int8).float().var(1)), x)
 check("a part of a row", lambda x: x[:, 7:20_000].softmax(1), x)
@@ -293,24 +295,31 @@ def test_bits_of_long_ones_are_the_cpus(part):
 
 
 def test_long_rows_are_read_once():
-    """What several phases read of a row stays in shared memory, where it fits: one load of it is from memory."""
+    """What several phases read of a row stays in shared memory, where it fits: it is copied from memory once, in vectors
+    of 16 bytes where rows are made of them, a chunk of 4096 elements at a time."""
     program = """
 import wick as torch
 x = torch.randn(2, 20_480, device="cuda")
 x.softmax(1)
 x.double().repeat(1, 3).softmax(1)  # more than there is
-torch.nn.functional.cross_entropy(x, torch.tensor([3, 20_000]).cuda())  # most of it is of the row alone
+target = torch.tensor([3, 20_000]).cuda()
+torch.nn.functional.cross_entropy(x, target)  # most of it is of the row alone
+torch.nn.functional.cross_entropy(x.bfloat16(), target)
+x[:, 1:].softmax(1)
 """
     env = {**os.environ, "WICK_CUDA_TIER": "1", "WICK_LOGS": "kernel"}
     done = subprocess.run(
         [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=600, check=False
     )
     kernels = [k for k in done.stderr.split(".version") if "fma.rn" in k and "CHUNK" in k]
-    assert len(kernels) == 3, done.stderr[-2000:]
-    kept, again, loss = kernels
-    assert "%kept" in kept and kept.count("ld.global") == 32  # a step of 32 elements a lane
+    assert len(kernels) == 5, done.stderr[-2000:]
+    kept, again, loss, small_loss, by_elements = kernels
+    assert kept.count("cp.async.cg") == 4096 * 4 / 16 / 32 and "ld.global" not in kept
     assert "%kept" not in again and again.count("ld.global") == 3 * 32
-    assert "%kept" in loss and 32 <= loss.count("ld.global") < 40
+    assert loss.count("cp.async.cg") == 4096 * 4 / 16 / 32 and loss.count("ld.global") < 8
+    assert small_loss.count("cp.async.cg") == 4096 * 2 / 16 / 32 and small_loss.count("ld.global") < 8
+    steps = 2  # whole ones of 32 elements a lane, and the last
+    assert "%kept" in by_elements and "cp.async" not in by_elements and by_elements.count("ld.global") == 32 * steps
 
 
 def test_scans_read_and_write_lines_through_shared_memory():
