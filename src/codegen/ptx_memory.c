@@ -443,6 +443,8 @@ static void load_vector(ptx_writer *w, int v, const wk__instr *i) {
   }
 }
 
+static bool is_small_float(int dtype) { return wk__ptx_is_exact(dtype) && wk__dtypes[dtype].size < 4; }
+
 static void half_of_value(ptx_writer *w, int dtype, const char *out, const char *value) {
   if (dtype == WK_INT16 || dtype == WK_UINT16) {
     ptx_line(w, "cvt.u32.u64 %s, %s;", out, value);
@@ -452,9 +454,13 @@ static void half_of_value(ptx_writer *w, int dtype, const char *out, const char 
   }
 }
 
+/* Two small floats are one instruction: rounded one by one they keep the slow unit for conversions busy. */
 static reg_name word_of(ptx_writer *w, int dtype, int v, int k) {
   reg_name word = ptx_new(w, wk__dtypes[dtype].size == 8 ? "b64" : "b32");
-  if (wk__dtypes[dtype].size == 2) {
+  if (is_small_float(dtype) && w->shape->capability >= 80) {
+    ptx_line(w, "cvt.rn.%s.f32 %s, %s, %s;", dtype == WK_FLOAT16 ? "f16x2" : "bf16x2", word.text,
+             ptx_value(w, v, k + 1).text, ptx_value(w, v, k).text);
+  } else if (wk__dtypes[dtype].size == 2) {
     reg_name high = ptx_new(w, "b32");
     half_of_value(w, dtype, word.text, ptx_value(w, v, k).text);
     half_of_value(w, dtype, high.text, ptx_value(w, v, k + 1).text);
@@ -509,8 +515,6 @@ static reg_name inside_of(ptx_writer *w, int v, const wk__instr *i, int k) {
   }
   return inside;
 }
-
-static bool is_small_float(int dtype) { return wk__ptx_is_exact(dtype) && wk__dtypes[dtype].size < 4; }
 
 /* 0 and 1 are the same in every type, infinities in those that have them. */
 static bool is_same_in(int dtype, const wk__instr *number) {
