@@ -9,14 +9,15 @@
  *   rows:      `warps` warps have a row of one chunk in registers, 32 `each` elements a warp; lane l of a warp has
  * elements l, l + 32, ... of its part. What the elements of a lane come to goes on from warp to warp. long rows:
  * `warps` warps have a row, a chunk each in turns, in steps of 32 `each` elements; every phase reads it again, what is
- * `kept` from shared memory, where the same thread has put it. One
+ * `kept` from shared memory, where the same warp has put it. One
  * warp: the row is one chunk. columns:   a block has 32 neighbouring rows, thread (lane, column) the lane's elements:
  * for rows that lie side by side. parts:     a warp has a chunk of a row, and leaves what it comes to in memory; then
  *   whole:     a block has a row's chunks. For few long rows; where they are gone through several times, two kernels a
  * phase. column parts, column whole: the same for rows that lie side by side, also by phases: a block has a chunk of 32
  * rows, and leaves what it comes to; then a block folds those of 32 rows.
  *
- *   scans:     a thread has a row, or a chunk of it after scan parts, which leave what chunks come to.
+ *   scans:     a thread has a row, or a chunk of it after scan parts, which leave what chunks come to. Where `tile` is
+ * not 0, a warp reads and writes `tile` neighbours of each of its 32 rows at a time, through shared memory.
  *
  *   tiles:     pointwise, where some of what is loaded has its neighbours along another loop than the innermost: a
  * block has 32 x 32 elements of the two, and such loads go along their own loop, through shared memory.
@@ -68,9 +69,10 @@ typedef struct wk__ptx_shape {
   uint8_t whole;         /* rows and their parts: no element of a step is beyond the last */
   uint8_t phased, phase; /* parts, whole: of nests of several phases, the kernel's */
   uint8_t carries;       /* rows over two loops, of which the inner one has 32 elements or more */
-  uint8_t vectors;       /* scans: what moves by one along the rows goes 16 bytes at a time */
+  uint8_t vectors;       /* scans: what moves by one along the rows goes 16 bytes at a time; long rows: what is kept */
   uint16_t adds;         /* wk__ptx_adds */
   uint16_t kept;         /* long rows: accesses (bits) whose elements stay in shared memory for later phases */
+  uint16_t tile;         /* scans: elements of a row's piece in shared memory; 0: none */
   uint16_t moves[WK__MAX_WALKERS]; /* by walker: two bits a loop */
 } wk__ptx_shape;
 static inline int wk__ptx_move(const wk__ptx_shape *s, int walker, int loop) {
@@ -161,6 +163,9 @@ bool wk__ptx_calls_functions(const wk__nest *nest);
 
 /* A nest of one scan and what goes with its elements. */
 bool wk__ptx_is_scanned(const wk__nest *nest);
+/* Some of it goes through tiles of that shape, and all of that has room in shared memory. ptx_scan_tiles.c */
+enum { WK__PTX_MOST_TILED = 8 };
+bool wk__ptx_scan_tiles_fit(const wk__nest *nest, const wk__ptx_shape *shape);
 
 /* What the phases of a nest do, as bits: reduce elements, store them. A nest of more than the most has no phases in
  * parts.

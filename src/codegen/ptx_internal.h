@@ -124,6 +124,9 @@ static inline bool ptx_lies_across(const ptx_writer *w, int access) {
          wk__ptx_move(w->shape, access, w->shape->p - 1) == WK__PTX_STRIDED;
 }
 
+/* Scans: an access whose elements of the step lie in shared memory, from %own<access> on. ptx_scan_tiles.c */
+bool ptx_is_tiled(const ptx_writer *w, const wk__instr *i);
+
 /* Emits what an instruction gives for all elements. */
 void ptx_emit(ptx_writer *w, int v);
 

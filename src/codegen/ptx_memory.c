@@ -336,27 +336,38 @@ void ptx_load_constant(ptx_writer *w, int dtype, const char *out, reg_name addre
   load_from(w, "global.nc", dtype, out, (place){.reg = address}, "");
 }
 
-static void store_one(ptx_writer *w, int dtype, const char *value, place at, const char *guard) {
+static void store_to(ptx_writer *w, const char *space, int dtype, const char *value, place at, const char *guard) {
   int size = (int)wk__dtypes[dtype].size;
   if (dtype == WK_FLOAT32 || dtype == WK_FLOAT64) {
-    ptx_line(w, "%sst.global.%s [%s+%d], %s;", guard, load_type(dtype), at.reg.text, at.offset, value);
+    ptx_line(w, "%sst.%s.%s [%s+%d], %s;", guard, space, load_type(dtype), at.reg.text, at.offset, value);
   } else if (load_type(dtype)) {
-    ptx_line(w, "%sst.global.b%d [%s+%d], %s;", guard, 8 * size, at.reg.text, at.offset, value);
+    ptx_line(w, "%sst.%s.b%d [%s+%d], %s;", guard, space, 8 * size, at.reg.text, at.offset, value);
   } else {
     reg_name bits = ptx_new(w, "b32");
     if (dtype == WK_BOOL)
       ptx_line(w, "selp.b32 %s, 1, 0, %s;", bits.text, value);
     else
       narrow(w, dtype, bits.text, value);
-    ptx_line(w, "%sst.global.b%d [%s+%d], %s;", guard, 8 * size, at.reg.text, at.offset, bits.text);
+    ptx_line(w, "%sst.%s.b%d [%s+%d], %s;", guard, space, 8 * size, at.reg.text, at.offset, bits.text);
   }
+}
+static void store_one(ptx_writer *w, int dtype, const char *value, place at, const char *guard) {
+  store_to(w, "global", dtype, value, at, guard);
+}
+
+/* Element k of the step in the tile of a scan. */
+static place place_in_tile(const ptx_writer *w, int access, int k) {
+  place at = {.offset = k * item_of(w, access)};
+  snprintf(at.reg.text, NAME, "%%own%d", access);
+  return at;
 }
 
 /* ---- vectors: 16 bytes at a time ---- */
 
 bool ptx_is_vector(const ptx_writer *w, const wk__instr *i) {
   const wk__access *a = &w->nest->accesses[i->extra];
-  bool neighbours = w->shape->vectors || (w->shape->mode == WK__PTX_POINTWISE && w->shape->each > 1 && w->shape->p);
+  bool neighbours = (w->shape->vectors && ptx_is_scans(w)) || w->shape->tile ||
+                    (w->shape->mode == WK__PTX_POINTWISE && w->shape->each > 1 && w->shape->p);
   return neighbours && item_of(w, i->extra) > 1 && !a->has_indirect && !a->may_leave &&
          wk__ptx_move(w->shape, i->extra, element_loop(w)) == WK__PTX_ONE;
 }
@@ -367,8 +378,8 @@ static void vector_words(ptx_writer *w, int first, int count, bool wide, reg_nam
   for (int n = 0; n < count; n++) words[n] = ptx_new(w, wide ? "b64" : "b32");
 }
 
-static void vector_line(ptx_writer *w, bool load, const char *reg, int offset, bool wide, const reg_name *words,
-                        int count, const char *guard) {
+static void vector_line(ptx_writer *w, bool load, const char *space, const char *reg, int offset, bool wide,
+                        const reg_name *words, int count, const char *guard) {
   char list[4 * NAME] = "";
   for (int n = 0; n < count; n++) {
     strncat(list, n ? ", " : "", sizeof list - strlen(list) - 1);
@@ -377,9 +388,9 @@ static void vector_line(ptx_writer *w, bool load, const char *reg, int offset, b
   const char *vector = count == 4 ? ".v4" : count == 2 ? ".v2" : "";
   const char *open = count > 1 ? "{" : "", *close = count > 1 ? "}" : "";
   if (load)
-    ptx_line(w, "%sld.global%s.b%d %s%s%s, [%s+%d];", guard, vector, wide ? 64 : 32, open, list, close, reg, offset);
+    ptx_line(w, "%sld.%s%s.b%d %s%s%s, [%s+%d];", guard, space, vector, wide ? 64 : 32, open, list, close, reg, offset);
   else
-    ptx_line(w, "%sst.global%s.b%d [%s+%d], %s%s%s;", guard, vector, wide ? 64 : 32, reg, offset, open, list, close);
+    ptx_line(w, "%sst.%s%s.b%d [%s+%d], %s%s%s;", guard, space, vector, wide ? 64 : 32, reg, offset, open, list, close);
 }
 
 static void value_of_word(ptx_writer *w, int dtype, const char *out, const char *word) {
@@ -408,7 +419,9 @@ static void load_vector(ptx_writer *w, int v, const wk__instr *i) {
   int dtype = w->nest->buffers[w->nest->accesses[i->extra].buffer].dtype, item = item_of(w, i->extra);
   bool wide = item == 8;
   int word = wide ? 8 : 4, words = w->shape->each * item / word, most = 16 / word;
-  place at = place_of(w, i->extra, 0);
+  bool in_tile = ptx_is_tiled(w, i);
+  place at = in_tile ? place_in_tile(w, i->extra, 0) : place_of(w, i->extra, 0);
+  const char *space = in_tile ? "shared" : "global";
   for (int first = 0; first < words; first += most) {
     reg_name loaded[4];
     int count = (int)wk__min(most, words - first);
@@ -416,7 +429,7 @@ static void load_vector(ptx_writer *w, int v, const wk__instr *i) {
       for (int n = 0; n < count; n++) loaded[n] = ptx_piece_word(w, i->extra, first + n);
     } else {
       vector_words(w, first, count, wide, loaded);
-      vector_line(w, true, at.reg.text, at.offset + first * word, wide, loaded, count, "");
+      vector_line(w, true, space, at.reg.text, at.offset + first * word, wide, loaded, count, "");
     }
     for (int n = 0; n < count; n++) {
       int k = (first + n) * word / item;
@@ -430,6 +443,8 @@ static void load_vector(ptx_writer *w, int v, const wk__instr *i) {
   }
 }
 
+static bool is_small_float(int dtype) { return wk__ptx_is_exact(dtype) && wk__dtypes[dtype].size < 4; }
+
 static void half_of_value(ptx_writer *w, int dtype, const char *out, const char *value) {
   if (dtype == WK_INT16 || dtype == WK_UINT16) {
     ptx_line(w, "cvt.u32.u64 %s, %s;", out, value);
@@ -439,9 +454,13 @@ static void half_of_value(ptx_writer *w, int dtype, const char *out, const char 
   }
 }
 
+/* Two small floats are one instruction: rounded one by one they keep the slow unit for conversions busy. */
 static reg_name word_of(ptx_writer *w, int dtype, int v, int k) {
   reg_name word = ptx_new(w, wk__dtypes[dtype].size == 8 ? "b64" : "b32");
-  if (wk__dtypes[dtype].size == 2) {
+  if (is_small_float(dtype) && w->shape->capability >= 80) {
+    ptx_line(w, "cvt.rn.%s.f32 %s, %s, %s;", dtype == WK_FLOAT16 ? "f16x2" : "bf16x2", word.text,
+             ptx_value(w, v, k + 1).text, ptx_value(w, v, k).text);
+  } else if (wk__dtypes[dtype].size == 2) {
     reg_name high = ptx_new(w, "b32");
     half_of_value(w, dtype, word.text, ptx_value(w, v, k).text);
     half_of_value(w, dtype, high.text, ptx_value(w, v, k + 1).text);
@@ -459,12 +478,14 @@ static void store_vector(ptx_writer *w, const wk__instr *i) {
   int dtype = w->nest->buffers[w->nest->accesses[i->extra].buffer].dtype, item = item_of(w, i->extra);
   bool wide = item == 8;
   int word = wide ? 8 : 4, words = w->shape->each * item / word, most = 16 / word;
-  place at = place_of(w, i->extra, 0);
+  bool in_tile = ptx_is_tiled(w, i);
+  place at = in_tile ? place_in_tile(w, i->extra, 0) : place_of(w, i->extra, 0);
+  const char *space = in_tile ? "shared" : "global";
   for (int first = 0; first < words; first += most) {
     reg_name stored[4];
     int count = (int)wk__min(most, words - first);
     for (int n = 0; n < count; n++) stored[n] = word_of(w, dtype, i->operands[0], (first + n) * word / item);
-    vector_line(w, false, at.reg.text, at.offset + first * word, wide, stored, count, ptx_guard(w, 0).text);
+    vector_line(w, false, space, at.reg.text, at.offset + first * word, wide, stored, count, ptx_guard(w, 0).text);
   }
 }
 
@@ -494,8 +515,6 @@ static reg_name inside_of(ptx_writer *w, int v, const wk__instr *i, int k) {
   }
   return inside;
 }
-
-static bool is_small_float(int dtype) { return wk__ptx_is_exact(dtype) && wk__dtypes[dtype].size < 4; }
 
 /* 0 and 1 are the same in every type, infinities in those that have them. */
 static bool is_same_in(int dtype, const wk__instr *number) {
@@ -582,12 +601,13 @@ static void load_across(ptx_writer *w, int v, const wk__instr *i, int dtype) {
   }
 }
 
-/* Elements that later phases load as well: from memory into shared memory by the first, from there by all. */
+/* Elements that later phases load as well: from memory into shared memory by the first, unless vectors of them are
+ * copied there (ptx_kept.c), from there by all. */
 static void load_kept(ptx_writer *w, int v, const wk__instr *i, int dtype) {
   int item = item_of(w, i->extra), each = w->shape->each;
   const char *type = item == 8 ? "b64" : item == 4 ? "b32" : item == 2 ? "b16" : "u8";
   reg_name own = ptx_new(w, "b32"), raw[WK__PTX_MAX_EACH];
-  bool first = w->kept_by[i->extra] == w->phase;
+  bool first = w->kept_by[i->extra] == w->phase && !w->shape->vectors;
   ptx_line(w, "cvt.u32.u64 %s, %%e;", own.text);
   ptx_line(w, "mad.lo.u32 %s, %s, %d, %%kept%d;", own.text, own.text, item, i->extra);
   for (int k = 0; k < each && first; k++) {
@@ -633,7 +653,10 @@ void ptx_load(ptx_writer *w, int v) {
     }
     if (guard.text[0] && i->dtype != WK_BOOL)
       ptx_line(w, "mov.%s %s, %s;", ptx_type(i->dtype), out.text, zero_of(i->dtype));
-    load_one(w, dtype, out.text, address_of(w, i, k), guard.text);
+    if (ptx_is_tiled(w, i))
+      load_from(w, "shared", dtype, out.text, place_in_tile(w, i->extra, k), guard.text);
+    else
+      load_one(w, dtype, out.text, address_of(w, i, k), guard.text);
   }
 }
 
@@ -690,6 +713,10 @@ void ptx_store(ptx_writer *w, int v) {
     reg_name guard = w->behind ? ptx_guard(w, k) : ptx_value_guard(w, v, k);
     if (!each && by_lanes(w)) snprintf(guard.text, NAME, "@%%first ");
     reg_name value = ptx_value(w, i->operands[0], k);
+    if (ptx_is_tiled(w, i)) {
+      store_to(w, "shared", dtype, value.text, place_in_tile(w, i->extra, k), guard.text);
+      continue;
+    }
     place at = address_of(w, i, k);
     if (exactly)
       ptx_add_exactly(w, i->extra, dtype, value.text, at.reg.text, at.offset, guard.text);

@@ -102,6 +102,7 @@ bool ptx_stores_elements(const ptx_writer *w, int phase) {
 static void write_step(ptx_writer *w, int phase, ptx_folds *f) {
   for (int v = 1; v < (int)w->nest->instr_count; v++)
     if (w->varies[v]) w->emitted[v] = false;
+  ptx_wait_for_kept(w);
   ptx_guard_elements(w);
   ptx_prepare_step(w);
   for (int n = 0; n < f->count; n++) ptx_emit_with_needs(w, f->v[n]);
@@ -188,6 +189,7 @@ void ptx_write_chunk(ptx_writer *w, int phase, ptx_folds *f, const char *lane) {
   ptx_line(w, "mul.wide.u32 %%e, %%chunk, %d;", WK__REDUCE_CHUNK);
   ptx_line(w, "add.s64 %%end, %%e, %d;", WK__REDUCE_CHUNK);
   ptx_line(w, "min.s64 %%end, %%end, %%length;");
+  ptx_copy_kept(w);
   ptx_line(w, "add.s64 %%end, %%end, %s;", lane);
   ptx_line(w, "add.s64 %%e, %%e, %s;", lane);
   if (has_whole_steps(w, phase)) write_rounds(w, phase, f, true);
@@ -233,71 +235,9 @@ static void write_chunks(ptx_writer *w, int phase, ptx_folds *f) {
   end_chunks(w, label, w->shape->warps);
 }
 
-/* ---- what several phases load ---- */
-
-enum { MOST_INSTRS = 512 };
-typedef struct phase_loads {
-  const wk__nest *nest;
-  uint8_t seen[MOST_INSTRS / 8];
-  uint16_t accesses;
-} phase_loads;
-
-/* Loads of elements that value v is made of, up to values of the row. */
-static void find_loads(phase_loads *l, int v) {
-  const wk__instr *i = &l->nest->instrs[v];
-  if (!i->per_element || wk__loop_is_reduction(i->op) || l->seen[v / 8] >> v % 8 & 1) return;
-  l->seen[v / 8] |= (uint8_t)(1 << v % 8);
-  for (int n = 0; n < wk__loop_ops[i->op].arity; n++) find_loads(l, i->operands[n]);
-  if (!wk__loop_has_access(i->op)) return;
-  const wk__access *a = &l->nest->accesses[i->extra];
-  for (int d = 0; a->has_indirect && d < a->ndim; d++)
-    if (a->indirect[d]) find_loads(l, a->indirect[d]);
-  if (i->op == WK__LOOP_load && !a->has_indirect && i->extra < WK__PTX_MOST_KEPT)
-    l->accesses |= (uint16_t)(1 << i->extra);
-}
-
-/* What the phase's reductions and stores are made of. */
-static uint16_t loads_of(const wk__nest *nest, int phase) {
-  phase_loads l = {.nest = nest};
-  for (int v = 1; v < (int)nest->instr_count; v++) {
-    const wk__instr *i = &nest->instrs[v];
-    bool is_due = wk__instr_phase(i) == phase;
-    if (wk__loop_is_reduction(i->op) && is_due) find_loads(&l, i->operands[0]);
-    if (wk__loop_is_store(i->op) && i->per_element && is_due) find_loads(&l, v);
-  }
-  return l.accesses;
-}
-
-uint16_t wk__ptx_read_again(const wk__nest *nest, uint8_t first[WK__PTX_MOST_KEPT]) {
-  uint16_t once = 0, again = 0;
-  int last = 0;
-  for (int v = 1; v < (int)nest->instr_count; v++) last = (int)wk__max(last, nest->instrs[v].stage);
-  for (int phase = 0; phase <= last && nest->instr_count <= MOST_INSTRS; phase++) {
-    uint16_t loads = loads_of(nest, phase);
-    for (int a = 0; a < WK__PTX_MOST_KEPT; a++)
-      if ((loads & ~once) >> a & 1) first[a] = (uint8_t)phase;
-    again |= once & loads;
-    once |= loads;
-  }
-  return again;
-}
-
-/* %kept<access>: where the row begins in shared memory. */
-static void find_kept(ptx_writer *w) {
-  for (int a = 0; a < WK__PTX_MOST_KEPT; a++) {
-    if (!(w->shape->kept >> a & 1)) continue;
-    reg_name at = ptx_load_arg(w, WK__PTX_KEPT, a, 0);
-    ptx_line(w, ".reg .b32 %%kept%d, %%states%d;", a, a);
-    ptx_line(w, "cvt.u32.u64 %%kept%d, %s;", a, at.text);
-    ptx_line(w, "mov.u32 %%states%d, states;", a);
-    ptx_line(w, "add.u32 %%kept%d, %%kept%d, %%states%d;", a, a, a);
-  }
-  (void)wk__ptx_read_again(w->nest, w->kept_by);
-}
-
 static void write_long_rows(ptx_writer *w) {
   ptx_count_chunks(w);
-  find_kept(w);
+  ptx_find_kept(w);
   ptx_prepare(w);
   for (int phase = 0, count = ptx_phases(w); phase < count; phase++) {
     ptx_emit_rows(w, phase);

@@ -84,11 +84,28 @@ void ptx_write_parts(ptx_writer *w);
 void ptx_write_whole(ptx_writer *w);
 void ptx_emit_row_values(ptx_writer *w, int last); /* values of the row of stages up to `last`, which elements need */
 
+/* ---- ptx_kept.c: what phases of long rows keep in shared memory ---- */
+
+void ptx_find_kept(ptx_writer *w); /* %kept<access>: where the row begins there */
+/* Asks for all that the phase puts there of chunk %chunk, elements %e to %end, in vectors; and, at each step, waits for
+ * what that needs. Nothing where threads put their own elements there. */
+void ptx_copy_kept(ptx_writer *w);
+void ptx_wait_for_kept(ptx_writer *w);
+
 /* ---- ptx_scans.c ---- */
 
 void ptx_scan_step(ptx_writer *w, int v); /* what a scan gives for all elements of a step */
 void ptx_write_scans(ptx_writer *w);
 void ptx_write_scan_parts(ptx_writer *w);
+/* A step of the thread's elements, from %e on; then %e is where the next one begins. */
+void ptx_write_scan_step(ptx_writer *w, int scan, bool stores);
+
+/* ---- ptx_scan_tiles.c: scans through shared memory ---- */
+
+/* All elements from %e to %end of the warp's rows. */
+void ptx_write_scan_tiles(ptx_writer *w, int scan, bool stores);
+/* Bytes of shared memory, at `tile`. */
+int ptx_scan_tile_bytes(const ptx_writer *w);
 
 /* ---- ptx_rows.c: a kernel of the shape's mode, which is none of pointwise and tiles ---- */
 

@@ -2,7 +2,7 @@
  *
  * Inside of a chunk the state begins at the identity; what the chunks before have come to, one after the other, goes in
  * front of it (loop/loop.h). Rows of several chunks have two kernels: the first leaves what each chunk comes to in the
- * scratch memory. Test: tests/cuda/test_ptx.py. */
+ * scratch memory. Rows in tiles: ptx_scan_tiles.c. Test: tests/cuda/test_ptx.py. */
 #include "codegen/ptx_rows.h"
 
 bool wk__ptx_is_scanned(const wk__nest *nest) {
@@ -47,6 +47,7 @@ static void begin(ptx_writer *w, const wk__instr *scan) {
   ptx_line(w, "shl.b64 %%e, %%chunk64, 12;");
   ptx_line(w, "add.s64 %%end, %%e, %d;", WK__REDUCE_CHUNK);
   ptx_line(w, "min.s64 %%end, %%end, %%length;");
+  if (w->shape->tile) ptx_line(w, "@!%%live mov.b64 %%end, %%e;");
   ptx_prepare(w);
   ptx_identity(w, scan->op, scan->dtype, "%inside");
   ptx_identity(w, scan->op, scan->dtype, "%before");
@@ -54,12 +55,7 @@ static void begin(ptx_writer *w, const wk__instr *scan) {
     if (!w->varies[v] && !wk__loop_is_store(ptx_instr(w, v)->op)) ptx_emit(w, v);
 }
 
-static void write_steps(ptx_writer *w, int scan, bool stores) {
-  int label = w->unique++;
-  ptx_line(w, ".reg .pred %%over;");
-  ptx_line(w, "STEP%d:", label);
-  ptx_line(w, "setp.ge.s64 %%over, %%e, %%end;");
-  ptx_line(w, "@%%over bra DONE%d;", label);
+void ptx_write_scan_step(ptx_writer *w, int scan, bool stores) {
   ptx_line(w, "{");
   ptx_guard_elements(w);
   ptx_prepare_step(w);
@@ -67,6 +63,19 @@ static void write_steps(ptx_writer *w, int scan, bool stores) {
   if (stores) ptx_emit_element_stores(w, 0);
   ptx_line(w, "}");
   ptx_line(w, "add.s64 %%e, %%e, %d;", w->shape->each);
+}
+
+static void write_steps(ptx_writer *w, int scan, bool stores) {
+  int label = w->unique++;
+  if (w->shape->tile) {
+    ptx_write_scan_tiles(w, scan, stores);
+    return;
+  }
+  ptx_line(w, ".reg .pred %%over;");
+  ptx_line(w, "STEP%d:", label);
+  ptx_line(w, "setp.ge.s64 %%over, %%e, %%end;");
+  ptx_line(w, "@%%over bra DONE%d;", label);
+  ptx_write_scan_step(w, scan, stores);
   ptx_line(w, "bra STEP%d;", label);
   ptx_line(w, "DONE%d:", label);
 }
@@ -119,6 +128,6 @@ void ptx_write_scan_parts(ptx_writer *w) {
   write_steps(w, v, false);
   reg_name at = scratch_of_row(w);
   ptx_line(w, "mad.lo.s64 %s, %%chunk64, 8, %s;", at.text, at.text);
-  ptx_line(w, "st.global.%s [%s], %%inside;", ptx_type(scan->dtype), at.text);
+  ptx_line(w, "%sst.global.%s [%s], %%inside;", w->shape->tile ? "@%live " : "", ptx_type(scan->dtype), at.text);
   w->out->states = 1;
 }

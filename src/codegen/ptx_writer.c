@@ -200,7 +200,8 @@ static void begin_column_parts(ptx_writer *w) {
   ptx_line(w, "cvt.u64.u32 %%warp64, %%warp;");
 }
 
-/* Threads beyond the last row have to be there when the block waits: they do its work and store nothing. */
+/* Threads beyond the last row have to be there when the block, or a scan's warp, waits: they do its work and store
+ * nothing. */
 static void begin_columns(ptx_writer *w, const char *count) {
   reg_name last = ptx_new(w, "b64");
   if (w->shape->mode == WK__PTX_COLUMN_PARTS) begin_column_parts(w);
@@ -248,7 +249,7 @@ static void write_beginning(ptx_writer *w) {
   ptx_line(w, "cvt.u64.u32 %%lane, %%lane32;");
   ptx_line(w, "shr.u32 %%warp, %%thread, 5;");
   ptx_line(w, "setp.eq.u32 %%lane0, %%lane32, 0;");
-  if (ptx_is_columns(w)) {
+  if (ptx_is_columns(w) || w->shape->tile) {
     begin_columns(w, count.text);
     return;
   }
@@ -279,6 +280,7 @@ static bool shares_memory(const ptx_writer *w) {
 
 static int most_threads(const ptx_writer *w) {
   int mode = w->shape->mode;
+  if (w->shape->tile) return 32;
   if (ptx_is_columns(w) || mode == WK__PTX_WHOLE) return 1024;
   return w->shape->warps > 8 ? 32 * w->shape->warps : 256;
 }
@@ -331,9 +333,10 @@ static void write_head(ptx_writer *w, wk__string *text, const char *provenance) 
   wk__string_printf(text, ".version 7.8\n.target sm_%d\n.address_size 64\n", target);
   ptx_declare_tables(w, text);
   if ((w->out->states || w->shape->kept) && shares_memory(w))
-    wk__string_append(text, ".extern .shared .align 8 .b8 states[];\n");
+    wk__string_printf(text, ".extern .shared .align %d .b8 states[];\n", w->shape->vectors ? 16 : 8);
   if (ptx_is_tiles(w)) /* rows of a tile with room for two elements more, at least 8 bytes */
     wk__string_printf(text, ".shared .align 8 .b8 tile[%d];\n", WK__PTX_TILE * (WK__PTX_TILE + 4) * 8);
+  if (w->shape->tile) wk__string_printf(text, ".shared .align 16 .b8 tile[%d];\n", ptx_scan_tile_bytes(w));
   wk__string_printf(text, ".visible .entry %s(.param .align 8 .b8 args[%d])\n.maxntid %d, 1, 1\n{\n", w->out->entry,
                     8 * (w->shape->together ? WK__PTX_TOGETHER_ARGS : (int)wk__max(w->out->arg_count, 1)),
                     most_threads(w));

@@ -71,7 +71,8 @@ static wk_status compile(kernel *k) {
   if (status == WK_OK && wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "%s", written->text);
   if (status == WK_OK) status = wk__cuda_enter(k->device);
   if (status == WK_OK) status = load(k, written->text, k->is_behind ? "wick" : written->entry);
-  if (status == WK_OK && (written->states || k->shape.kept || k->shared))
+  bool leaves_states = k->shape.mode == WK__PTX_SCAN_PARTS; /* in memory */
+  if (status == WK_OK && ((written->states && !leaves_states) || k->shape.kept || k->shared))
     status = WK__CUDA(cuFuncSetAttribute, k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                       k->shared ? k->shared : k->device->shared_most);
   if (status == WK_OK) status = take_args(k, written);
@@ -387,6 +388,7 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
       return (grid){count, THREADS, 0};
     case WK__PTX_SCANS:
     case WK__PTX_SCAN_PARTS:
+      if (k->shape.tile) return (grid){wk__ceil_div(count, LANES), LANES, 0};
       return (grid){wk__ceil_div(count, SCAN_THREADS), SCAN_THREADS, 0};
     case WK__PTX_WHOLE:
       return (grid){count, LANES * LANES, 0};

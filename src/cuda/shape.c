@@ -125,6 +125,18 @@ static bool stays_busy(const wk__cuda_device *d, const wk__ptx_shape *s, int64_t
   return blocks * s->warps * WK__REDUCE_LANES * s->each * item >= LEAST_UNDER_WAY;
 }
 
+/* Rows that are kept are made of vectors of 16 bytes, steps of vectors of all lanes, and chunks of few steps. */
+static bool are_kept_in_vectors(const wk__nest *nest, const wk__binding *b, const wk__ptx_shape *s) {
+  enum { VECTOR = 16, LEAST_EACH = 16 };
+  bool all = s->capability >= 80 && s->each >= LEAST_EACH && WK__REDUCE_CHUNK % (WK__REDUCE_LANES * s->each) == 0;
+  for (int a = 0; a < WK__PTX_MOST_KEPT; a++) {
+    if (!(s->kept >> a & 1)) continue;
+    all &= b->stride[a][b->p] == 1 && wk__shape_length(b) * wk__shape_item(nest, a) % VECTOR == 0 &&
+           is_in_pieces(nest, b, a, b->p, VECTOR);
+  }
+  return all;
+}
+
 /* Long rows that several phases go through: as many of them as fit stay in shared memory after the first. */
 static void keep_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
   uint8_t first[WK__PTX_MOST_KEPT];
@@ -135,6 +147,7 @@ static void keep_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__
     int64_t bytes = wk__shape_kept_bytes(nest, b, s, -1, NULL) + 64 * wk__shape_chunks(b);
     if (bytes > d->shared_most || !stays_busy(d, s, bytes, wk__shape_item(nest, a))) s->kept &= (uint16_t) ~(1 << a);
   }
+  s->vectors |= s->kept && are_kept_in_vectors(nest, b, s);
 }
 
 /* Pieces of 16 bytes of what moves by one along the rows, from their beginning on. */
@@ -224,6 +237,34 @@ static void set_moves(const wk__binding *b, wk__ptx_shape *s) {
     }
 }
 
+/* What a scan's elements are: neighbours along the rows, in pieces of 16 bytes, or of the row alone. */
+static bool scans_neighbours(const wk__nest *nest, const wk__binding *b) {
+  for (int a = 0; a < b->access_count; a++) {
+    int64_t stride = b->stride[a][b->p];
+    bool by_index = nest->accesses[a].has_indirect || nest->accesses[a].may_leave;
+    if (by_index || (stride != 0 && stride != 1)) return false;
+    if (stride == 1 && !is_in_pieces(nest, b, a, b->p, 16)) return false;
+  }
+  return true;
+}
+
+/* Lines of memory of the smallest elements, or as much of one as rows are made of. */
+static void set_scan_tile(const wk__nest *nest, const wk__binding *b, wk__ptx_shape *s) {
+  enum { LINE = 128, LEAST = 16, MOST_INSTRS = 24 };
+  int64_t smallest = 8, length = wk__shape_length(b);
+  if (s->capability < 80 || b->r != 1 || nest->instr_count > MOST_INSTRS || !scans_neighbours(nest, b)) return;
+  for (int a = 0; a < b->access_count; a++)
+    if (b->stride[a][b->p] == 1) smallest = wk__min(smallest, wk__shape_item(nest, a));
+  for (int64_t tile = LINE / smallest; tile >= LEAST; tile /= 2) {
+    s->tile = (uint16_t)tile;
+    if (length % tile == 0 && wk__ptx_scan_tiles_fit(nest, s)) {
+      s->each = (uint8_t)wk__min(tile, WK__PTX_MAX_EACH), s->vectors = false, s->whole = true;
+      return;
+    }
+  }
+  s->tile = 0;
+}
+
 void wk__shape_of_pieces(const wk__cuda_device *device, const wk__binding *b, wk__ptx_shape *s) {
   memset(s, 0, sizeof *s);
   s->mode = WK__PTX_POINTWISE;
@@ -254,6 +295,7 @@ bool wk__shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk_
   keep_rows(nest, device, b, s);
   s->whole = nest->reduction_dims > 0 && is_whole(b, s);
   set_moves(b, s);
+  if (s->mode == WK__PTX_SCANS || s->mode == WK__PTX_SCAN_PARTS) set_scan_tile(nest, b, s);
   return true;
 }
 
@@ -272,7 +314,7 @@ static void try_shape(ways *w, int mode, int64_t warps, int64_t each, bool keeps
   wk__ptx_shape s = w->out[0];
   if (w->count == WK__SHAPE_WAYS) return;
   s.mode = (uint8_t)mode, s.warps = (uint8_t)warps, s.each = (uint8_t)each;
-  s.kept = 0, s.vectors = false;
+  s.kept = 0, s.vectors = false, s.tile = 0;
   if (keeps) keep_rows(w->nest, w->device, w->b, &s);
   s.whole = w->nest->reduction_dims > 0 && is_whole(w->b, &s);
   for (int i = 0; i < w->count; i++)

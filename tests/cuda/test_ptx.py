@@ -185,6 +185,8 @@ for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         x = torch.randn(2, length).to(dtype)
         check(f"log_softmax {dtype} {length}", lambda x: x.log_softmax(1), x)
         check(f"its gradient {dtype} {length}", grad(lambda x: x.log_softmax(1)), x)
+    x = torch.randn(2, 20_480).to(dtype)
+    check(f"a part in vectors {dtype}", lambda x: x[:, 8:20_000].softmax(1), x)
 x = torch.randn(2, 20_011)
 check("of words", lambda x: ((x > 0).any(1), x.to(torch.int32).softmax(1, dtype=torch.float32), (x * 9).to(torch.int8).float().var(1)), x)
 check("a part of a row", lambda x: x[:, 7:20_000].softmax(1), x)
@@ -236,6 +238,25 @@ fused = torch.compile(lambda x, r: ((x.exp() * r).cumsum(1) * 3 + x, x * 2))
 check("beside others", lambda x, r: [fused(x, r) for _ in range(3)][-1], torch.randn(4, 5000), torch.randn(4, 1))
 """
 
+SCANS_IN_TILES = """
+def scans(name, x):
+    check(f"cumsum {name}", lambda x: x.cumsum(1), x)
+    if x.is_floating_point():
+        check(f"in place {name}", lambda x: x.clone().cumsum_(1), x)
+    check(f"cumprod {name}", lambda x: x.cumprod(1), x)
+    check(f"reversed {name}", lambda x: x.flip(1).cumsum(1), x)
+
+for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool):
+    # Rows are fewer than a warp's lanes, as many, one more; the last chunk is whole, a piece, less than a whole tile.
+    for rows, length in ((1, 128), (32, 16), (33, 96), (70, 256), (3, 4096), (2, 8192), (33, 4096 + 16), (5, 8192 + 144)):
+        x = torch.randn(rows, length) * 2 if dtype.is_floating_point else torch.randint(0, 3, (rows, length))
+        scans(f"{dtype} {rows} x {length}", x.to(dtype))
+x = torch.randn(6, 40, 160)
+check("rows of several dims", lambda x: x[::2, 3:36].cumsum(2), x)
+check("rows that begin in pieces", lambda x: x[..., 32:].cumsum(2), x)
+check("rows that are all one", lambda x: x[0, 0].expand(40, 160).cumsum(1), x)
+"""
+
 TILES = """
 for dtype in (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool):
     for sizes in ((40, 70), (8, 9)):
@@ -250,7 +271,7 @@ check("with positions", lambda a: a.t() + torch.arange(40, device=a.device), tor
 
 
 def run(part, tier):
-    env = {**os.environ, "WICK_CUDA_TIER": tier, "WICK_CUDA_CHECK": "1"}
+    env = {**os.environ, "WICK_CUDA_TIER": tier, "WICK_CUDA_CHECK": "1", "WICK_EMULATOR_RACES": "1"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM % part], env=env, capture_output=True, text=True, timeout=600, check=False
     )
@@ -266,32 +287,66 @@ def test_bits_are_the_cpus(part, tier):
 
 @pytest.mark.parametrize(
     "part",
-    [LONG_ROWS, LONG_COLUMNS, TILES, KEPT, PHASES, SCANS],
-    ids=["rows", "columns", "tiles", "kept", "phases", "scans"],
+    [LONG_ROWS, LONG_COLUMNS, TILES, KEPT, PHASES, SCANS, SCANS_IN_TILES],
+    ids=["rows", "columns", "tiles", "kept", "phases", "scans", "scans in tiles"],
 )
 def test_bits_of_long_ones_are_the_cpus(part):
     run(part, "1")
 
 
 def test_long_rows_are_read_once():
-    """What several phases read of a row stays in shared memory, where it fits: one load of it is from memory."""
+    """What several phases read of a row stays in shared memory, where it fits: it is copied from memory once, in vectors
+    of 16 bytes where rows are made of them, a chunk of 4096 elements at a time."""
     program = """
 import wick as torch
 x = torch.randn(2, 20_480, device="cuda")
 x.softmax(1)
 x.double().repeat(1, 3).softmax(1)  # more than there is
-torch.nn.functional.cross_entropy(x, torch.tensor([3, 20_000]).cuda())  # most of it is of the row alone
+target = torch.tensor([3, 20_000]).cuda()
+torch.nn.functional.cross_entropy(x, target)  # most of it is of the row alone
+torch.nn.functional.cross_entropy(x.bfloat16(), target)
+x[:, 1:].softmax(1)
 """
     env = {**os.environ, "WICK_CUDA_TIER": "1", "WICK_LOGS": "kernel"}
     done = subprocess.run(
         [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=600, check=False
     )
     kernels = [k for k in done.stderr.split(".version") if "fma.rn" in k and "CHUNK" in k]
-    assert len(kernels) == 3, done.stderr[-2000:]
-    kept, again, loss = kernels
-    assert "%kept" in kept and kept.count("ld.global") == 32  # a step of 32 elements a lane
+    assert len(kernels) == 5, done.stderr[-2000:]
+    kept, again, loss, small_loss, by_elements = kernels
+    assert kept.count("cp.async.cg") == 4096 * 4 / 16 / 32 and "ld.global" not in kept
     assert "%kept" not in again and again.count("ld.global") == 3 * 32
-    assert "%kept" in loss and 32 <= loss.count("ld.global") < 40
+    assert loss.count("cp.async.cg") == 4096 * 4 / 16 / 32 and loss.count("ld.global") < 8
+    assert small_loss.count("cp.async.cg") == 4096 * 2 / 16 / 32 and small_loss.count("ld.global") < 8
+    steps = 2  # whole ones of 32 elements a lane, and the last
+    assert "%kept" in by_elements and "cp.async" not in by_elements and by_elements.count("ld.global") == 32 * steps
+
+
+def test_scans_read_and_write_lines_through_shared_memory():
+    """A warp's rows go by pieces of 128 bytes, of which three are under way; what does not lie in vectors goes by itself."""
+    program = """
+import wick as torch
+for dtype, length in (torch.float32, 96), (torch.bfloat16, 128), (torch.bfloat16, 96), (torch.float32, 100):
+    torch.ones(40, length, dtype=dtype, device="cuda").cumsum(1)
+torch.ones(40, 97, device="cuda")[:, 1:].cumsum(1)
+"""
+    env = {**os.environ, "WICK_CUDA_TIER": "1", "WICK_LOGS": "kernel"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=600, check=False
+    )
+    kernels = [k for k in done.stderr.split(".version") if "_scan_sum(" in k]
+    assert len(kernels) == 5, done.stderr[-2000:]
+    vectors = [k.count("cp.async.cg") for k in kernels]
+    assert vectors == [
+        4 * 8,
+        4 * 8,
+        4 * 4,
+        0,
+        0,
+    ]  # a lane's, of 32 pieces: of three tiles in front of the loop, and in it
+    for kernel in kernels[:3]:
+        accesses = [line for line in kernel.splitlines() if "ld.global" in line or "st.global" in line]
+        assert accesses and all("st.global.v4.b32" in line for line in accesses)
 
 
 def test_a_row_of_float32_leaves_bfloat16_its_pieces():
