@@ -2,7 +2,7 @@
  * its documentation ("Fused Flash Attention"); the order of operations matters.
  *
  * The gradient of q is a sum over keys that several blocks add to f32 memory, which is zeroed first.
- * Tests: tests/cuda/test_attention.py, where the library is. */
+ * Tests: tests/cuda/test_cudnn_attention.py. */
 #include "cuda/cudnn_attention.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* cuDNN's backend API: descriptors are made, told their attributes and finished, all by the same four functions, so
- * what is here is mostly which attributes there are. Their numbers are cuDNN's. */
+ * what is here is mostly which attributes there are. Their numbers are cuDNN's. Tests:
+ * tests/cuda/test_cudnn_attention.py. */
 #include "cuda/cudnn_graph.h"
 
 #include <dlfcn.h>

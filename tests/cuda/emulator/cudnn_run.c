@@ -1,0 +1,283 @@
+/* A graph is computed, an operation after the other, on floats (cudnn.h): what lies in memory is read before and
+ * written after all of them, element by element, so that what lies between stays. Products whose results are floats in
+ * memory are added to what is there, and the workspace is filled with NaNs, as the library may.
+ *
+ * A stream that is captured is refused, and captures on: nothing of this could be run again. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cudnn.h"
+
+/* The driver's, which the process has loaded. */
+int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *stream);
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *stream);
+int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void *stream);
+int cuStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id, void **graph, const void **nodes,
+                              size_t *count);
+int cuStreamSynchronize(void *stream);
+
+typedef struct running {
+  const graph *g;
+  void *stream;
+  void *pointers[MOST_TENSORS]; /* NULL: it is virtual */
+  float *values[MOST_TENSORS];  /* contiguous */
+} running;
+
+static int64_t count_of(const tensor *t) { return t->sizes[0] * t->sizes[1] * t->sizes[2] * t->sizes[3]; }
+static size_t width_of(int type) { return type == F16 || type == BF16 ? 2 : 4; }
+
+/* ---- numbers ---- */
+
+static float from_bf16(uint16_t bits) {
+  uint32_t word = (uint32_t)bits << 16;
+  float value;
+  memcpy(&value, &word, 4);
+  return value;
+}
+
+static uint16_t to_bf16(float value) {
+  uint32_t word;
+  memcpy(&word, &value, 4);
+  if (value != value) return 0x7fc0;
+  return (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16);
+}
+
+static float rounded(int type, float value) {
+  if (type == F16) return (float)(_Float16)value;
+  return type == BF16 ? from_bf16(to_bf16(value)) : value;
+}
+
+static float load(int type, const uint8_t *at) {
+  uint16_t bits;
+  _Float16 half;
+  float value;
+  if (type == F16) return memcpy(&half, at, 2), (float)half;
+  if (type == BF16) return memcpy(&bits, at, 2), from_bf16(bits);
+  return memcpy(&value, at, 4), value;
+}
+
+static void store(int type, uint8_t *at, float value) {
+  uint16_t bits = to_bf16(value);
+  _Float16 half = (_Float16)value;
+  memcpy(at, type == F16 ? (void *)&half : type == BF16 ? (void *)&bits : &value, width_of(type));
+}
+
+/* ---- places ---- */
+
+static void split(const tensor *t, int64_t i, int64_t at[4]) {
+  for (int d = 3; d >= 0; d--) at[d] = i % t->sizes[d], i /= t->sizes[d];
+}
+
+static int64_t place_in_memory(const tensor *t, int64_t i) {
+  int64_t at[4], place = 0;
+  split(t, i, at);
+  for (int d = 0; d < 4; d++) place += at[d] * t->strides[d];
+  return place;
+}
+
+/* Of the element of x that belongs to one of y: sizes of 1 stay. */
+static int64_t place_of(const tensor *x, const int64_t at[4]) {
+  int64_t place = 0;
+  for (int d = 0; d < 4; d++) place = place * x->sizes[d] + (x->sizes[d] == 1 ? 0 : at[d]);
+  return place;
+}
+
+/* ---- memory ---- */
+
+static size_t span_of(const tensor *t) { return (size_t)(place_in_memory(t, count_of(t) - 1) + 1) * width_of(t->type); }
+
+static unsigned long long address(const running *r, int n) { return (uintptr_t)r->pointers[n]; }
+
+/* The bytes from the first element to the last; NULL: they cannot be had. */
+static uint8_t *fetch(const running *r, int n) {
+  size_t bytes = span_of(&r->g->tensors[n]);
+  uint8_t *copy = malloc(bytes);
+  if (copy && !cuMemcpyDtoHAsync_v2(copy, address(r, n), bytes, r->stream) && !cuStreamSynchronize(r->stream))
+    return copy;
+  free(copy);
+  return NULL;
+}
+
+static bool read_memory(running *r, int n) {
+  const tensor *t = &r->g->tensors[n];
+  uint8_t *bytes = fetch(r, n);
+  for (int64_t i = 0; bytes && i < count_of(t); i++)
+    r->values[n][i] = load(t->type, bytes + (size_t)place_in_memory(t, i) * width_of(t->type));
+  free(bytes);
+  return bytes != NULL;
+}
+
+static bool write_memory(running *r, int n) {
+  const tensor *t = &r->g->tensors[n];
+  uint8_t *bytes = fetch(r, n);
+  for (int64_t i = 0; bytes && i < count_of(t); i++)
+    store(t->type, bytes + (size_t)place_in_memory(t, i) * width_of(t->type), r->values[n][i]);
+  bool done =
+      bytes && !cuMemcpyHtoDAsync_v2(address(r, n), bytes, span_of(t), r->stream) && !cuStreamSynchronize(r->stream);
+  free(bytes);
+  return done;
+}
+
+/* ---- operations ---- */
+
+static float point(char letter, float x, float b) {
+  switch (letter) {
+    case '+':
+      return x + b;
+    case '-':
+      return x - b;
+    case '*':
+      return x * b;
+    case '/':
+      return x / b;
+    case 'e':
+      return expf(x);
+    case 'l':
+      return logf(x);
+    case '>':
+      return x >= b;
+    default:
+      return x;
+  }
+}
+
+static void run_point(const running *r, const operation *o) {
+  const tensor *all = r->g->tensors, *y = &all[o->y];
+  int64_t at[4];
+  for (int64_t i = 0; i < count_of(y); i++) {
+    split(y, i, at);
+    float x = r->values[o->x][place_of(&all[o->x], at)], b = o->b < 0 ? 0 : r->values[o->b][place_of(&all[o->b], at)];
+    if (o->letter == 'i') x = (float)at[o->dim];
+    if (o->letter == '?' && r->values[o->mask][place_of(&all[o->mask], at)] == 0) x = b;
+    r->values[o->y][i] = rounded(y->type, point(o->letter, x, b));
+  }
+}
+
+static void run_fold(const running *r, const operation *o) {
+  const tensor *x = &r->g->tensors[o->x];
+  const float *row = r->values[o->x];
+  for (int64_t i = 0; i < count_of(&r->g->tensors[o->y]); i++, row += x->sizes[3]) {
+    double folded = row[0];
+    for (int64_t k = 1; k < x->sizes[3]; k++) folded = o->letter == 's' ? folded + row[k] : fmax(folded, row[k]);
+    r->values[o->y][i] = (float)folded;
+  }
+}
+
+static void run_transpose(const running *r, const operation *o) {
+  const tensor *x = &r->g->tensors[o->x], *y = &r->g->tensors[o->y];
+  int64_t rows = x->sizes[2], columns = x->sizes[3];
+  for (int64_t i = 0; i < count_of(x); i++) {
+    int64_t matrix = i / (rows * columns), row = i / columns % rows, column = i % columns;
+    r->values[o->y][(matrix * columns + column) * rows + row] = rounded(y->type, r->values[o->x][i]);
+  }
+}
+
+/* A row of the result at a time. */
+static void multiply_row(const float *a, const float *b, int64_t inner, int64_t columns, double *sums) {
+  for (int64_t j = 0; j < columns; j++) sums[j] = 0;
+  for (int64_t k = 0; k < inner; k++)
+    for (int64_t j = 0; j < columns; j++) sums[j] += (double)a[k] * b[k * columns + j];
+}
+
+static bool run_product(const running *r, const operation *o) {
+  const tensor *a = &r->g->tensors[o->x], *b = &r->g->tensors[o->b], *y = &r->g->tensors[o->y];
+  int64_t rows = a->sizes[2], inner = a->sizes[3], columns = b->sizes[3], group = a->sizes[1] / b->sizes[1];
+  double *sums = malloc((size_t)columns * sizeof *sums);
+  bool added = !y->is_virtual && y->type == F32;
+  for (int64_t i = 0; sums && i < count_of(y) / columns; i++) {
+    int64_t batch = i / rows / a->sizes[1], head = i / rows % a->sizes[1] / group;
+    float *to = r->values[o->y] + i * columns;
+    multiply_row(r->values[o->x] + i * inner, r->values[o->b] + (batch * b->sizes[1] + head) * inner * columns, inner,
+                 columns, sums);
+    for (int64_t j = 0; j < columns; j++) to[j] = rounded(y->type, (float)(sums[j] + (added ? to[j] : 0)));
+  }
+  free(sums);
+  return sums != NULL;
+}
+
+static bool run_operation(const running *r, const operation *o) {
+  if (o->letter == '@') return run_product(r, o);
+  if (o->letter == 't')
+    run_transpose(r, o);
+  else if (o->letter == 's' || o->letter == 'm')
+    run_fold(r, o);
+  else
+    run_point(r, o);
+  return true;
+}
+
+/* ---- what it is run on ---- */
+
+static bool find_pointers(running *r, const descriptor *pack) {
+  int64_t count;
+  const int64_t *ids = values_of(pack, 1000, &count);
+  void *const *pointers = values_of(pack, 1001, NULL);
+  for (int n = 0; n < r->g->tensor_count; n++) {
+    const tensor *t = &r->g->tensors[n];
+    for (int64_t i = 0; i < count; i++)
+      if (!t->is_virtual && ids[i] == t->id) r->pointers[n] = pointers[i];
+    if (!t->is_virtual && (!r->pointers[n] || (!t->by_value && address(r, n) % (uint64_t)t->alignment))) return false;
+  }
+  return true;
+}
+
+static bool overlap(uint64_t a, size_t a_bytes, uint64_t b, size_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
+}
+
+/* What is written, the workspace too, lies apart from all else. Results may lie between each other's rows, so of them
+ * only the beginning is told from the others'. */
+static bool lie_apart(const running *r, uint64_t workspace) {
+  for (int n = 0; n < r->g->tensor_count; n++) {
+    const tensor *t = &r->g->tensors[n];
+    if (t->is_virtual || t->by_value) continue;
+    if (overlap(workspace, WORKSPACE, address(r, n), span_of(t))) return false;
+    for (int m = 0; m < r->g->tensor_count; m++)
+      if (m != n && t->is_written && r->pointers[m] == r->pointers[n]) return false;
+  }
+  return true;
+}
+
+static bool compute(running *r) {
+  const graph *g = r->g;
+  bool done = true;
+  for (int n = 0; done && n < g->tensor_count; n++) {
+    const tensor *t = &g->tensors[n];
+    done = (r->values[n] = malloc((size_t)count_of(t) * sizeof(float))) != NULL;
+    if (done && t->by_value) r->values[n][0] = *(const float *)r->pointers[n];
+    if (done && !t->by_value && !t->is_virtual) done = read_memory(r, n);
+  }
+  for (int i = 0; done && i < g->operation_count; i++) done = run_operation(r, &g->operations[i]);
+  for (int n = 0; done && n < g->tensor_count; n++)
+    if (!g->tensors[n].is_virtual && g->tensors[n].is_written) done = write_memory(r, n);
+  for (int n = 0; n < g->tensor_count; n++) free(r->values[n]);
+  return done;
+}
+
+static bool is_captured(void *stream) {
+  int status = 0;
+  return cuStreamGetCaptureInfo_v2(stream, &status, NULL, NULL, NULL, NULL) || status;
+}
+
+static void say(const graph *g) {
+  int first = 0;
+  while (g->operations[first].letter != '@') first++;
+  const tensor *q = &g->tensors[g->operations[first].x], *k = &g->tensors[g->operations[first].b];
+  fprintf(stderr, "cudnn: %s %s %dx%d/%dx%dx%dx%d%s\n", g->gradients ? "gradients" : "attention",
+          q->type == F16 ? "f16" : "bf16", (int)q->sizes[0], (int)q->sizes[1], (int)k->sizes[1], (int)q->sizes[2],
+          (int)k->sizes[3], (int)q->sizes[3], g->causal ? " causal" : "");
+}
+
+int graph_run(const graph *g, void *stream, const descriptor *pack) {
+  running r = {.g = g, .stream = stream};
+  uint64_t workspace = (uintptr_t) * (void *const *)values_of(pack, 1003, NULL);
+  if (!find_pointers(&r, pack)) return refuse(BAD_PARAM, "a tensor has no memory, or not where it should begin");
+  if (!workspace || !lie_apart(&r, workspace)) return refuse(BAD_PARAM, "memories lie upon each other");
+  if (is_captured(stream)) return NOT_SUPPORTED;
+  if (cuMemsetD8Async(workspace, 0xff, WORKSPACE, stream) || !compute(&r))
+    return refuse(NO_MEMORY, "memory that cannot be read or written");
+  say(g);
+  return 0;
+}

@@ -1,0 +1,190 @@
+"""Attention by cuDNN: values and gradients against the formula in doubles, who computes it, and what becomes of
+failures. Without a GPU by the library in software (tests/cuda/emulator/cudnn.h), which says on stderr what it has done;
+on one by the real library, where that is found. In processes of their own: a library is looked for once."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from test_attention import TOLERANCE, error, formula, operands
+
+import wick as torch
+
+F = torch.nn.functional
+HERE = pathlib.Path(__file__).parent
+EMULATED = pathlib.Path(os.environ.get("WICK_LIBCUDA", "")).parent / "libcudnn_emulated.so"
+emulated = pytest.mark.skipif(not EMULATED.exists(), reason="the real library does not say what it has done")
+
+
+def run(program, **env):
+    """What the library says that it has done, by the program's sections (section below). None: not set."""
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    library = str(EMULATED) if os.environ.get("WICK_LIBCUDA") else None
+    environment = os.environ | {"WICK_CUDNN": library, "WICK_CUDA_ATTENTION": "cudnn", "PYTHONPATH": path} | env
+    environment = {k: v for k, v in environment.items() if v is not None}
+    program = "import wick as torch\nimport test_cudnn_attention as t\n" + program
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    sections = {"": []}
+    for line in done.stderr.splitlines():
+        if line.startswith("section: "):
+            sections[line.removeprefix("section: ")] = []
+        elif line.startswith("cudnn: "):
+            list(sections.values())[-1].append(line.removeprefix("cudnn: "))
+    said = [line for lines in sections.values() for line in lines]
+    assert all(line.split()[0] in ("attention", "gradients") for line in said), said  # else it was called wrongly
+    return sections
+
+
+def section(name):
+    print("section:", name, file=sys.stderr, flush=True)
+
+
+def as_laid_out(t, layout):
+    """The same values: heads inside of rows, or rows that lie in wider ones; or in one piece."""
+    if layout == "inside":
+        return t.transpose(1, 2).contiguous().transpose(1, 2)
+    if layout == "packed":
+        b, h, n, d = t.shape
+        return torch.stack([t.transpose(1, 2)] * 3, 2).reshape(b, n, 3 * h * d)[..., h * d : 2 * h * d].view(b, n, h, d).transpose(1, 2)  # fmt: skip
+    return t
+
+
+def attention(q, k, v, grad, layout="whole", device="cuda", **options):
+    """Value and gradients on the device."""
+    inputs = [as_laid_out(t.to(device), layout).detach().requires_grad_() for t in (q, k, v)]
+    y = F.scaled_dot_product_attention(*inputs, enable_gqa=q.shape[1] != k.shape[1], **options)
+    y.backward(as_laid_out(grad.to(device), layout))
+    return [y.detach(), *(t.grad for t in inputs)]
+
+
+# batch, heads, heads of keys, queries, keys, size of a head, dtype, causal, layout, scale
+CASES = [
+    (2, 3, 3, 70, 90, 64, torch.bfloat16, False, "whole", None),
+    (2, 3, 3, 70, 90, 64, torch.bfloat16, True, "inside", 0.3),
+    (1, 2, 2, 90, 33, 72, torch.float16, True, "packed", None),
+    (3, 1, 1, 40, 130, 128, torch.float16, False, "inside", None),
+    (1, 2, 2, 17, 19, 128, torch.bfloat16, True, "packed", None),
+    (2, 2, 2, 1, 5, 64, torch.float16, False, "whole", 0.2),
+    (2, 4, 2, 20, 24, 64, torch.bfloat16, True, "inside", None),
+    (1, 4, 1, 20, 24, 72, torch.float16, False, "whole", None),
+]
+
+
+def check(case, device="cuda"):
+    batch, heads, key_heads, queries, keys, size, dtype, causal, layout, scale = case
+    torch.manual_seed(1)
+    given = operands(batch, heads, key_heads, queries, keys, size, dtype)
+    found, again = (attention(*given, layout, device, is_causal=causal, scale=scale) for _ in range(2))
+    exact = [t.double().requires_grad_() for t in given[:3]]
+    wanted = formula(*exact, None, causal, scale or size**-0.5, None)
+    wanted.backward(given[3].double())
+    assert torch.equal(found[0], again[0])  # gradients are sums in any order
+    for got, want in zip(found, [wanted.detach(), *(t.grad for t in exact)], strict=True):
+        assert error(got, want) < TOLERANCE[dtype], case
+
+
+def lines_of(case):
+    """What the library in software does of a case."""
+    batch, heads, key_heads, queries, keys, size, dtype, causal, *_ = case
+    kind = f"{'f16' if dtype == torch.float16 else 'bf16'} {batch}x{heads}/{key_heads}x{queries}x{keys}x{size}"
+    kind += " causal" if causal else ""
+    return [f"attention {kind}", f"gradients {kind}"] if heads == key_heads else [f"attention {kind}"]
+
+
+VALUES = """
+for case in t.CASES:
+    t.check(case)
+side = torch.cuda.Stream()
+with torch.cuda.stream(side):
+    t.check(t.CASES[0])
+side.synchronize()
+"""
+
+
+@pytest.mark.parametrize("lazy", ["0", "1"])
+def test_is_the_formula(lazy):
+    """With work that waits for who synchronises (in software), the library must be told the stream that is meant."""
+    said = run(VALUES, WICK_EMULATOR_LAZY=lazy)[""]
+    if EMULATED.exists():
+        assert said == [line for case in [*CASES, CASES[0]] for line in 2 * lines_of(case)]
+
+
+@emulated
+def test_on_another_device():
+    assert run("t.check(t.CASES[0], 'cuda:1')\nt.check(t.CASES[1], 'cuda:0')")[""] == [
+        line for case in CASES[:2] for line in 2 * lines_of(case)
+    ]
+
+
+# ---- who computes it ----
+
+WHO = """
+from wick.nn.attention import SDPBackend, sdpa_kernel
+def call(name, size=64, value_size=64, queries=20, keys=24, dtype=torch.bfloat16, batch=1, **options):
+    t.section(name)
+    q, k, v, grad = t.operands(batch, 2, 2, queries, keys, size, dtype)
+    if value_size != 64:
+        v, grad = v[..., :value_size], grad[..., :value_size]
+    t.attention(q, k, v, grad, **options)
+call("plain")
+torch.backends.cuda.enable_cudnn_sdp(False)
+call("enable_cudnn_sdp")
+torch.backends.cuda.enable_cudnn_sdp(True)
+with sdpa_kernel(SDPBackend.MATH):
+    call("math")
+with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+    call("its own")
+torch.backends.cudnn.enabled = False
+call("not enabled")
+torch.backends.cudnn.enabled = True
+torch.use_deterministic_algorithms(True)
+call("deterministic")
+torch.use_deterministic_algorithms(False)
+call("mask", attn_mask=torch.ones(20, 24, dtype=torch.bool, device="cuda"))
+call("dropout", dropout_p=0.5)
+call("float32", dtype=torch.float32)
+call("another size of values", value_size=32)
+call("a size that it refuses", size=136, value_size=136)
+call("nothing", batch=0)
+call("no keys", keys=0)
+call("again")
+"""
+
+
+@emulated
+def test_who_computes_it():
+    who = {name: [line.split()[0] for line in lines] for name, lines in run(WHO).items() if name}
+    both = ["attention", "gradients"]
+    by_it = {"plain": both, "its own": both, "deterministic": ["attention"], "again": both}
+    assert {name: lines for name, lines in who.items() if lines} == by_it and len(who) == 14
+    assert not any(run(WHO, WICK_CUDA_ATTENTION="own").values())
+
+
+THRESHOLDS = """
+def call(name, heads, queries, grads):
+    t.section(name)
+    q = torch.randn(1, heads, queries, 64, device="cuda").bfloat16().requires_grad_(grads)
+    y = t.F.scaled_dot_product_attention(q, q, q)
+    if grads:
+        y.backward(torch.ones_like(y))
+call("small", 1, 20, True)
+call("few multiplications", 1, 128, False)
+call("large", 16, 512, False)
+call("large gradients", 4, 1024, True)
+"""
+
+
+@emulated
+def test_small_calls_are_our_own():
+    said = run(THRESHOLDS, WICK_CUDA_ATTENTION=None)
+    who = {name: [line.split()[0] for line in lines] for name, lines in said.items()}
+    assert who == {
+        "": [],
+        "small": [],
+        "few multiplications": [],
+        "large": ["attention"],
+        "large gradients": ["attention", "gradients"],
+    }
