@@ -2,6 +2,7 @@
 failures. Without a GPU by the library in software (tests/cuda/emulator/cudnn.h), which says on stderr what it has done;
 on one by the real library, where that is found. In processes of their own: a library is looked for once."""
 
+import ctypes
 import os
 import pathlib
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from test_attention import TOLERANCE, error, formula, operands
 
 import wick as torch
+from wick import _C
 
 F = torch.nn.functional
 HERE = pathlib.Path(__file__).parent
@@ -74,16 +76,17 @@ CASES = [
 
 
 def check(case, device="cuda"):
+    """Gives the value: it has the same bits each time. Gradients are sums in any order."""
     batch, heads, key_heads, queries, keys, size, dtype, causal, layout, scale = case
     torch.manual_seed(1)
     given = operands(batch, heads, key_heads, queries, keys, size, dtype)
-    found, again = (attention(*given, layout, device, is_causal=causal, scale=scale) for _ in range(2))
+    found = attention(*given, layout, device, is_causal=causal, scale=scale)
     exact = [t.double().requires_grad_() for t in given[:3]]
     wanted = formula(*exact, None, causal, scale or size**-0.5, None)
     wanted.backward(given[3].double())
-    assert torch.equal(found[0], again[0])  # gradients are sums in any order
     for got, want in zip(found, [wanted.detach(), *(t.grad for t in exact)], strict=True):
         assert error(got, want) < TOLERANCE[dtype], case
+    return found[0]
 
 
 def lines_of(case):
@@ -96,7 +99,7 @@ def lines_of(case):
 
 VALUES = """
 for case in t.CASES:
-    t.check(case)
+    assert torch.equal(t.check(case), t.check(case))
 side = torch.cuda.Stream()
 with torch.cuda.stream(side):
     t.check(t.CASES[0])
@@ -109,13 +112,13 @@ def test_is_the_formula(lazy):
     """With work that waits for who synchronises (in software), the library must be told the stream that is meant."""
     said = run(VALUES, WICK_EMULATOR_LAZY=lazy)[""]
     if EMULATED.exists():
-        assert said == [line for case in [*CASES, CASES[0]] for line in 2 * lines_of(case)]
+        assert said == [line for case in CASES for line in 2 * lines_of(case)] + lines_of(CASES[0])
 
 
 @emulated
 def test_on_another_device():
     assert run("t.check(t.CASES[0], 'cuda:1')\nt.check(t.CASES[1], 'cuda:0')")[""] == [
-        line for case in CASES[:2] for line in 2 * lines_of(case)
+        line for case in CASES[:2] for line in lines_of(case)
     ]
 
 
@@ -188,3 +191,68 @@ def test_small_calls_are_our_own():
         "large": ["attention"],
         "large gradients": ["attention", "gradients"],
     }
+
+
+# ---- what fails ----
+
+
+@emulated
+def test_what_cannot_be_planned_is_our_own():
+    """However many ways the library knows."""
+    assert run("t.check(t.CASES[0])", EMULATED_CUDNN_PLANS="0") == {"": []}
+
+
+@emulated
+@pytest.mark.parametrize("version, taken", [("8907", False), ("90500", False), ("90501", True)])
+def test_versions(version, taken):
+    """Up to 9.5.0 it reads the result's gradient as if it lay as the result does: PyTorch's pull request 141147."""
+    said = run("t.check(t.CASES[0])", EMULATED_CUDNN_VERSION=version)[""]
+    assert said == (lines_of(CASES[0]) if taken else [])
+
+
+def fail_each_call():
+    """Every third, of those that plan and run two kinds: results are right, and nothing is left of what was made."""
+    library, n, left = ctypes.CDLL(os.environ["WICK_CUDNN"]), 0, 0
+    while left == 0:
+        n += 3
+        case = (1, 1, 1, 3, n + 3, 8, torch.float16, False, "whole", None)
+        library.emulated_cudnn_fail_at(n)
+        check(case)
+        left = library.emulated_cudnn_fail_at(0)
+        check(case)
+        assert library.emulated_cudnn_left() == 0, n
+    assert n > 400
+
+
+@emulated
+def test_every_call_of_the_library_may_fail():
+    run("t.fail_each_call()")
+
+
+def fail_each_allocation():
+    """Of our own: an error, or the right result."""
+    library, n, failures, quiet = ctypes.CDLL(os.environ["WICK_CUDNN"]), 0, 0, 0
+    q = torch.randn(1, 1, 4, 8, device="cuda").half()
+    while quiet < 20:
+        n += 1
+        k = torch.randn(1, 1, n, 8, device="cuda").half()
+        wanted = F.scaled_dot_product_attention(q.double(), k.double(), k.double())
+        _C._fault_arm(n)
+        try:
+            found = F.scaled_dot_product_attention(q, k, k)
+        except (RuntimeError, MemoryError):
+            found = None
+        finally:
+            _C._fault_arm(0)
+        failures += found is None
+        quiet = 0 if found is None else quiet + 1
+        assert found is None or error(found, wanted.cpu()) < TOLERANCE[torch.float16]
+        F.scaled_dot_product_attention(q, k, k)
+        assert library.emulated_cudnn_left() == 0, n
+    assert failures > 0
+
+
+@emulated
+@pytest.mark.skipif(not hasattr(_C, "_fault_arm"), reason="faults are there in debug builds only")
+def test_every_allocation_may_fail():
+    run("t.fail_each_allocation()")

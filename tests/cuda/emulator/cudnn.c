@@ -1,8 +1,8 @@
 /* Descriptors: made, told their attributes, finished, and known for as long as they live (cudnn.h). A rule for each
  * attribute says of what type and how many it is, and whether it must be set. Not for more than one thread at a time.
  *
- * For tests of failures, by ctypes: emulated_cudnn_fail_at(n) lets the n-th call from now on fail for want of memory;
- * emulated_cudnn_living(kind) counts descriptors, of all kinds but plans where it is negative. */
+ * For tests of failures, by ctypes: emulated_cudnn_fail_at(n) lets the n-th call from now on fail for want of memory,
+ * and says how many were left; emulated_cudnn_left counts descriptors that live, but not plans that were run. */
 #include "cudnn.h"
 
 #include <stddef.h>
@@ -76,7 +76,7 @@ static const rule rules[] = {
 enum { RULES = sizeof rules / sizeof *rules };
 
 static descriptor *living;
-static int64_t calls_until_failure; /* 0: none fails */
+static int calls_until_failure; /* 0: none fails */
 
 int refuse(int status, const char *why) {
   fprintf(stderr, "cudnn: %s\n", why);
@@ -312,11 +312,14 @@ API int cudnnSetStream(void *h, void *stream) {
 }
 
 API int cudnnBackendExecute(void *h, void *plan, void *pack) {
-  const descriptor *p = plan, *with = pack;
+  descriptor *p = plan;
+  const descriptor *with = pack;
   if (fails_now()) return NO_MEMORY;
   if (!lives(p) || !lives(with) || p->kind != PLAN || with->kind != PACK || !p->finished || !with->finished)
     return refuse(BAD_PARAM, "no plan, or nothing to run it on");
-  return graph_run(p->graph, ((handle *)h)->stream, with);
+  int status = graph_run(p->graph, ((handle *)h)->stream, with);
+  p->has_run |= !status;
+  return status;
 }
 
 /* ---- convolutions, which it has not ---- */
@@ -343,12 +346,14 @@ REFUSED(cudnnConvolutionBackwardFilter)
 
 /* ---- for tests of failures ---- */
 
-API void emulated_cudnn_fail_at(int64_t n);
-void emulated_cudnn_fail_at(int64_t n) { calls_until_failure = n; }
+API int emulated_cudnn_fail_at(int n) {
+  int left = calls_until_failure;
+  calls_until_failure = n;
+  return left;
+}
 
-API int64_t emulated_cudnn_living(int kind);
-int64_t emulated_cudnn_living(int kind) {
-  int64_t count = 0;
-  for (const descriptor *d = living; d; d = d->next) count += kind < 0 ? d->kind != PLAN : d->kind == kind;
+API int emulated_cudnn_left(void) {
+  int count = 0;
+  for (const descriptor *d = living; d; d = d->next) count += !d->has_run;
   return count;
 }

@@ -49,6 +49,7 @@ typedef struct descriptor {
   struct descriptor *next; /* that lives */
   int kind;
   bool finished;
+  bool has_run; /* a plan */
   attribute attributes[MOST_ATTRIBUTES];
   struct graph *graph; /* owned, where it is finished: of the graph and of what is made from it */
   int number;          /* of a configuration */
