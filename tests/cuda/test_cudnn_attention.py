@@ -193,6 +193,70 @@ def test_small_calls_are_our_own():
     }
 
 
+# ---- graphs ----
+
+COMPILED = """
+def step(q, k, v):
+    return t.F.scaled_dot_product_attention(q * 2, k, v, is_causal=True) + 1
+compiled = torch.compile(step)
+kept = []
+for n in range(8):
+    q, k, v, grad = (x.cuda() for x in t.operands(1, 2, 2, 20, 24, 64, torch.bfloat16))
+    results = []
+    for f in (step, compiled):
+        inputs = [x.clone().requires_grad_() for x in (q, k, v)]
+        y = f(*inputs)
+        y.backward(grad)
+        results.append([y.detach(), *(x.grad for x in inputs)])
+    kept.append(results[1] if n % 2 else None)  # so that results lie elsewhere
+    assert torch.equal(results[0][0], results[1][0])
+    for found, wanted in zip(results[1], results[0]):
+        assert t.error(found, wanted.cpu().double()) < 8e-3, n
+"""
+
+
+@emulated
+@pytest.mark.parametrize("captured", ["0", "1"])
+def test_compiled(captured):
+    """Each call is one of the library's, whether its work becomes a part of the graph or cannot."""
+    said = run(COMPILED, EMULATED_CUDNN_CAPTURED=captured)[""]
+    kind = "bf16 1x2/2x20x24x64 causal"
+    assert said == 16 * [f"attention {kind}", f"gradients {kind}"]
+
+
+CAPTURED = """
+given = [x.cuda() for x in t.operands(1, 2, 2, 20, 24, 64, torch.float16)[:3]]
+attention = lambda: t.F.scaled_dot_product_attention(*given)
+t.section("before")
+attention()
+graph = torch.cuda.CUDAGraph()
+t.section("captured")
+with torch.cuda.graph(graph):
+    y = attention()
+for n in range(3):
+    for x in given:
+        x.copy_(torch.randn(x.shape))
+    t.section(f"replay {n}")
+    graph.replay()
+    torch.cuda.synchronize()
+    wanted = t.formula(*(x.cpu().double() for x in given), None, False, 0.125, None)
+    assert t.error(y, wanted) < t.TOLERANCE[torch.float16]
+"""
+
+
+@emulated
+@pytest.mark.parametrize("captured", ["0", "1"])
+def test_captured(captured):
+    """A stream that the library does not let be captured has our own."""
+    replayed = ["attention f16 1x2/2x20x24x64"] if captured == "1" else []
+    assert run(CAPTURED, EMULATED_CUDNN_CAPTURED=captured) == {
+        "": [],
+        "before": ["attention f16 1x2/2x20x24x64"],
+        "captured": [],
+        **{f"replay {n}": replayed for n in range(3)},
+    }
+
+
 # ---- what fails ----
 
 

@@ -2,8 +2,9 @@
  * and their attributes, cudnn_graph.c makes a graph of finished descriptors and says whether it is one that the real
  * library has kernels for, cudnn_run.c computes it. What is wrong is refused, as the real one does, and a line on
  * stderr says what. Numbers are those of cudnn_graph.h 9. Tests: tests/cuda/test_cudnn_attention.py.
- *   EMULATED_CUDNN_VERSION   what cudnnGetVersion says (91900)
- *   EMULATED_CUDNN_PLANS=0   no configuration can be planned, however many there are */
+ *   EMULATED_CUDNN_VERSION     what cudnnGetVersion says (91900)
+ *   EMULATED_CUDNN_PLANS=0     no configuration can be planned, however many there are
+ *   EMULATED_CUDNN_CAPTURED=0  a stream that is captured is refused */
 #ifndef EMULATOR_CUDNN_H
 #define EMULATOR_CUDNN_H
 

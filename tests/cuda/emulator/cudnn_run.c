@@ -1,28 +1,32 @@
-/* A graph is computed, an operation after the other, on floats (cudnn.h): what lies in memory is read before and
- * written after all of them, element by element, so that what lies between stays. Products whose results are floats in
- * memory are added to what is there, and the workspace is filled with NaNs, as the library may.
- *
- * A stream that is captured is refused, and captures on: nothing of this could be run again. */
+/* A graph is given to a stream (work.h) and computed there, an operation after the other, on floats (cudnn.h): what
+ * lies in memory is read before and written after all of them, element by element, so that what lies between stays.
+ * Products whose results are floats in memory are added to what is there, and the workspace is filled with NaNs, as the
+ * library may. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cudnn.h"
+#include "work.h"
 
 /* The driver's, which the process has loaded. */
-int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *stream);
-int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *stream);
-int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void *stream);
 int cuStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id, void **graph, const void **nodes,
                               size_t *count);
-int cuStreamSynchronize(void *stream);
+
+/* Arguments of the work, which is done when neither plan nor pack need be there. */
+typedef struct given {
+  graph graph;
+  uint64_t addresses[MOST_TENSORS]; /* 0: it is virtual, or a number */
+  float numbers[MOST_TENSORS];
+  uint64_t workspace;
+} given;
 
 typedef struct running {
+  const given *with;
   const graph *g;
-  void *stream;
-  void *pointers[MOST_TENSORS]; /* NULL: it is virtual */
-  float *values[MOST_TENSORS];  /* contiguous */
+  int device;
+  float *values[MOST_TENSORS]; /* contiguous */
 } running;
 
 static int64_t count_of(const tensor *t) { return t->sizes[0] * t->sizes[1] * t->sizes[2] * t->sizes[3]; }
@@ -88,14 +92,13 @@ static int64_t place_of(const tensor *x, const int64_t at[4]) {
 
 static size_t span_of(const tensor *t) { return (size_t)(place_in_memory(t, count_of(t) - 1) + 1) * width_of(t->type); }
 
-static unsigned long long address(const running *r, int n) { return (uintptr_t)r->pointers[n]; }
+static uint64_t host(const void *bytes) { return (uintptr_t)bytes; }
 
 /* The bytes from the first element to the last; NULL: they cannot be had. */
 static uint8_t *fetch(const running *r, int n) {
   size_t bytes = span_of(&r->g->tensors[n]);
   uint8_t *copy = malloc(bytes);
-  if (copy && !cuMemcpyDtoHAsync_v2(copy, address(r, n), bytes, r->stream) && !cuStreamSynchronize(r->stream))
-    return copy;
+  if (copy && emulator_copy(host(copy), r->with->addresses[n], bytes, r->device)) return copy;
   free(copy);
   return NULL;
 }
@@ -114,8 +117,7 @@ static bool write_memory(running *r, int n) {
   uint8_t *bytes = fetch(r, n);
   for (int64_t i = 0; bytes && i < count_of(t); i++)
     store(t->type, bytes + (size_t)place_in_memory(t, i) * width_of(t->type), r->values[n][i]);
-  bool done =
-      bytes && !cuMemcpyHtoDAsync_v2(address(r, n), bytes, span_of(t), r->stream) && !cuStreamSynchronize(r->stream);
+  bool done = bytes && emulator_copy(r->with->addresses[n], host(bytes), span_of(t), r->device);
   free(bytes);
   return done;
 }
@@ -208,45 +210,21 @@ static bool run_operation(const running *r, const operation *o) {
   return true;
 }
 
-/* ---- what it is run on ---- */
+/* ---- the work ---- */
 
-static bool find_pointers(running *r, const descriptor *pack) {
-  int64_t count;
-  const int64_t *ids = values_of(pack, 1000, &count);
-  void *const *pointers = values_of(pack, 1001, NULL);
-  for (int n = 0; n < r->g->tensor_count; n++) {
-    const tensor *t = &r->g->tensors[n];
-    for (int64_t i = 0; i < count; i++)
-      if (!t->is_virtual && ids[i] == t->id) r->pointers[n] = pointers[i];
-    if (!t->is_virtual && (!r->pointers[n] || (!t->by_value && address(r, n) % (uint64_t)t->alignment))) return false;
-  }
-  return true;
-}
-
-static bool overlap(uint64_t a, size_t a_bytes, uint64_t b, size_t b_bytes) {
-  return a < b + b_bytes && b < a + a_bytes;
-}
-
-/* What is written, the workspace too, lies apart from all else. Results may lie between each other's rows, so of them
- * only the beginning is told from the others'. */
-static bool lie_apart(const running *r, uint64_t workspace) {
-  for (int n = 0; n < r->g->tensor_count; n++) {
-    const tensor *t = &r->g->tensors[n];
-    if (t->is_virtual || t->by_value) continue;
-    if (overlap(workspace, WORKSPACE, address(r, n), span_of(t))) return false;
-    for (int m = 0; m < r->g->tensor_count; m++)
-      if (m != n && t->is_written && r->pointers[m] == r->pointers[n]) return false;
-  }
-  return true;
+static bool spoil(uint64_t workspace, int device) {
+  uint8_t nans[WORKSPACE];
+  memset(nans, 0xff, sizeof nans);
+  return emulator_copy(workspace, host(nans), sizeof nans, device);
 }
 
 static bool compute(running *r) {
   const graph *g = r->g;
-  bool done = true;
+  bool done = spoil(r->with->workspace, r->device);
   for (int n = 0; done && n < g->tensor_count; n++) {
     const tensor *t = &g->tensors[n];
     done = (r->values[n] = malloc((size_t)count_of(t) * sizeof(float))) != NULL;
-    if (done && t->by_value) r->values[n][0] = *(const float *)r->pointers[n];
+    if (done && t->by_value) r->values[n][0] = r->with->numbers[n];
     if (done && !t->by_value && !t->is_virtual) done = read_memory(r, n);
   }
   for (int i = 0; done && i < g->operation_count; i++) done = run_operation(r, &g->operations[i]);
@@ -254,11 +232,6 @@ static bool compute(running *r) {
     if (!g->tensors[n].is_virtual && g->tensors[n].is_written) done = write_memory(r, n);
   for (int n = 0; n < g->tensor_count; n++) free(r->values[n]);
   return done;
-}
-
-static bool is_captured(void *stream) {
-  int status = 0;
-  return cuStreamGetCaptureInfo_v2(stream, &status, NULL, NULL, NULL, NULL) || status;
 }
 
 static void say(const graph *g) {
@@ -270,14 +243,63 @@ static void say(const graph *g) {
           (int)k->sizes[3], (int)q->sizes[3], g->causal ? " causal" : "");
 }
 
+static bool work(const void *arguments, int device) {
+  const given *with = arguments;
+  running r = {.with = with, .g = &with->graph, .device = device};
+  say(r.g);
+  return compute(&r);
+}
+
+/* ---- what it is given ---- */
+
+static bool find_pointers(given *to, const descriptor *pack) {
+  int64_t count;
+  const int64_t *ids = values_of(pack, 1000, &count);
+  void *const *pointers = values_of(pack, 1001, NULL);
+  for (int n = 0; n < to->graph.tensor_count; n++) {
+    const tensor *t = &to->graph.tensors[n];
+    const void *pointer = NULL;
+    for (int64_t i = 0; i < count; i++)
+      if (ids[i] == t->id) pointer = pointers[i];
+    if (t->is_virtual != !pointer) return false;
+    if (pointer && t->by_value)
+      to->numbers[n] = *(const float *)pointer;
+    else
+      to->addresses[n] = host(pointer);
+    if (to->addresses[n] % (uint64_t)t->alignment) return false;
+  }
+  return true;
+}
+
+static bool overlap(uint64_t a, size_t a_bytes, uint64_t b, size_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
+}
+
+/* The workspace lies apart from all else. Results may lie between each other's rows, so of them only the beginning is
+ * told from the others'. */
+static bool lie_apart(const given *with) {
+  const graph *g = &with->graph;
+  for (int n = 0; n < g->tensor_count; n++) {
+    if (!with->addresses[n]) continue;
+    if (overlap(with->workspace, WORKSPACE, with->addresses[n], span_of(&g->tensors[n]))) return false;
+    for (int m = 0; m < g->tensor_count; m++)
+      if (m != n && g->tensors[n].is_written && with->addresses[m] == with->addresses[n]) return false;
+  }
+  return with->workspace != 0;
+}
+
+/* Whether it is captured where that is not wanted. */
+static bool must_not_be(void *stream) {
+  const char *captured = getenv("EMULATED_CUDNN_CAPTURED");
+  int status = 0;
+  if (!captured || *captured != '0') return false;
+  return cuStreamGetCaptureInfo_v2(stream, &status, NULL, NULL, NULL, NULL) || status;
+}
+
 int graph_run(const graph *g, void *stream, const descriptor *pack) {
-  running r = {.g = g, .stream = stream};
-  uint64_t workspace = (uintptr_t) * (void *const *)values_of(pack, 1003, NULL);
-  if (!find_pointers(&r, pack)) return refuse(BAD_PARAM, "a tensor has no memory, or not where it should begin");
-  if (!workspace || !lie_apart(&r, workspace)) return refuse(BAD_PARAM, "memories lie upon each other");
-  if (is_captured(stream)) return NOT_SUPPORTED;
-  if (cuMemsetD8Async(workspace, 0xff, WORKSPACE, stream) || !compute(&r))
-    return refuse(NO_MEMORY, "memory that cannot be read or written");
-  say(g);
-  return 0;
+  given with = {.graph = *g, .workspace = host(*(void *const *)values_of(pack, 1003, NULL))};
+  if (!find_pointers(&with, pack)) return refuse(BAD_PARAM, "a tensor has no memory, or not where it should begin");
+  if (!lie_apart(&with)) return refuse(BAD_PARAM, "memories lie upon each other");
+  if (must_not_be(stream)) return NOT_SUPPORTED;
+  return emulator_give(stream, work, &with, sizeof with) ? refuse(NO_MEMORY, "the stream does not take it") : 0;
 }
