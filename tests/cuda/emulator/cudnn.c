@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The driver's, which the process has loaded. */
+int cuMemHostAlloc(void **bytes_of_it, size_t bytes, unsigned flags);
+int cuMemFreeHost(void *bytes);
+
 #define API __attribute__((visibility("default")))
 
 enum { CONFIGS = 6 /* that the heuristics know; the first cannot be planned */ };
@@ -205,6 +209,12 @@ API int cudnnBackendDestroyDescriptor(void *given) {
   return 0;
 }
 
+/* As handles and plans do; the driver refuses it, and ends the capture, while the thread captures. */
+static bool may_allocate(void) {
+  void *bytes;
+  return !cuMemHostAlloc(&bytes, 1, 0) && !cuMemFreeHost(bytes);
+}
+
 static int copy_graph(descriptor *to, const descriptor *from) {
   if (!(to->graph = malloc(sizeof *to->graph))) return NO_MEMORY;
   *to->graph = *from->graph;
@@ -225,6 +235,7 @@ static int finish_heuristics(descriptor *d) {
 
 static int finish_plan(descriptor *d) {
   const descriptor *config = descriptor_of(d, 401);
+  if (!may_allocate()) return refuse(NO_MEMORY, "it plans while something is captured");
   const char *plans = getenv("EMULATED_CUDNN_PLANS");
   if (config->number == 0 || (plans && *plans == '0')) return NOT_SUPPORTED;
   return copy_graph(d, config);
@@ -301,7 +312,10 @@ API size_t cudnnGetVersion(void) {
   const char *text = getenv("EMULATED_CUDNN_VERSION");
   return text ? (size_t)atoi(text) : 91900;
 }
-API int cudnnCreate(void **out) { return (*out = calloc(1, sizeof(handle))) ? 0 : NO_MEMORY; }
+API int cudnnCreate(void **out) {
+  *out = may_allocate() ? calloc(1, sizeof(handle)) : NULL;
+  return *out ? 0 : NO_MEMORY;
+}
 API int cudnnDestroy(void *h) {
   free(h);
   return 0;
