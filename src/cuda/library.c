@@ -38,6 +38,7 @@ wk__cuda_prepared *wk__cuda_prepared_for(wk__cuda_preparations *table, const voi
   uint64_t hash = wk__hash_bytes(key, table->key_bytes, (uint64_t)device) % WK__CUDA_PREPARED_HASHES;
   for (wk__cuda_prepared *e = table->entries[hash]; e; e = e->next)
     if (e->device == device && memcmp(e + 1, key, table->key_bytes) == 0) return e;
+  if (table->most && table->count == table->most) return NULL;
   if (table->count == WK__CUDA_MOST_PREPARED) forget(table);
   wk__cuda_prepared *made = wk__alloc_zeroed(table->entry_bytes);
   if (!made) return NULL;

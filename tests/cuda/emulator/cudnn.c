@@ -89,7 +89,7 @@ int refuse(int status, const char *why) {
 
 static bool fails_now(void) { return calls_until_failure && !--calls_until_failure; }
 
-static bool lives(const void *d) {
+bool lives(const void *d) {
   const descriptor *at = living;
   while (at && at != d) at = at->next;
   return at != NULL;
@@ -331,7 +331,7 @@ API int cudnnBackendExecute(void *h, void *plan, void *pack) {
   if (fails_now()) return NO_MEMORY;
   if (!lives(p) || !lives(with) || p->kind != PLAN || with->kind != PACK || !p->finished || !with->finished)
     return refuse(BAD_PARAM, "no plan, or nothing to run it on");
-  int status = graph_run(p->graph, ((handle *)h)->stream, with);
+  int status = graph_run(p, ((handle *)h)->stream, with);
   p->has_run |= !status;
   return status;
 }

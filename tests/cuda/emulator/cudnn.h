@@ -66,6 +66,7 @@ int64_t int_of(const descriptor *d, int attribute, int64_t otherwise);
 int enum_of(const descriptor *d, int attribute);
 bool bool_of(const descriptor *d, int attribute);
 descriptor *descriptor_of(const descriptor *d, int attribute);
+bool lives(const void *d);
 int refuse(int status, const char *why); /* gives the status */
 
 /* ---- cudnn_graph.c ---- */
@@ -100,7 +101,7 @@ int graph_takes(graph *g); /* whether it is attention; says of which kind */
 
 /* ---- cudnn_run.c ---- */
 
-int graph_run(const graph *g, void *stream, const descriptor *pack);
+int graph_run(const descriptor *plan, void *stream, const descriptor *pack);
 
 #pragma GCC visibility pop
 

@@ -14,8 +14,9 @@
 int cuStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id, void **graph, const void **nodes,
                               size_t *count);
 
-/* Arguments of the work, which is done when neither plan nor pack need be there. */
+/* Arguments of the work. The pack need not be there any more when it is done, but the plan, whose kernels it is. */
 typedef struct given {
+  const descriptor *plan;
   graph graph;
   uint64_t addresses[MOST_TENSORS]; /* 0: it is virtual, or a number */
   float numbers[MOST_TENSORS];
@@ -246,6 +247,7 @@ static void say(const graph *g) {
 static bool work(const void *arguments, int device) {
   const given *with = arguments;
   running r = {.with = with, .g = &with->graph, .device = device};
+  if (!lives(with->plan)) return refuse(BAD_PARAM, "a graph launches kernels of a plan that is no more"), false;
   say(r.g);
   return compute(&r);
 }
@@ -296,8 +298,8 @@ static bool must_not_be(void *stream) {
   return cuStreamGetCaptureInfo_v2(stream, &status, NULL, NULL, NULL, NULL) || status;
 }
 
-int graph_run(const graph *g, void *stream, const descriptor *pack) {
-  given with = {.graph = *g, .workspace = host(*(void *const *)values_of(pack, 1003, NULL))};
+int graph_run(const descriptor *plan, void *stream, const descriptor *pack) {
+  given with = {.plan = plan, .graph = *plan->graph, .workspace = host(*(void *const *)values_of(pack, 1003, NULL))};
   if (!find_pointers(&with, pack)) return refuse(BAD_PARAM, "a tensor has no memory, or not where it should begin");
   if (!lie_apart(&with)) return refuse(BAD_PARAM, "memories lie upon each other");
   if (must_not_be(stream)) return NOT_SUPPORTED;
