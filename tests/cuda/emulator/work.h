@@ -1,5 +1,5 @@
 /* What libraries in software give a stream of the emulated driver: work that is done in its turn, also of a graph that
- * the stream is captured into, each time that this is launched. */
+ * the stream is captured into, each time that this is launched. Tests: tests/test_graphs.c. */
 #ifndef EMULATOR_WORK_H
 #define EMULATOR_WORK_H
 
