@@ -199,29 +199,36 @@ COMPILED = """
 def step(q, k, v):
     return t.F.scaled_dot_product_attention(q * 2, k, v, is_causal=True) + 1
 compiled = torch.compile(step)
+def call(f, q, k, v, grad):
+    inputs = [x.clone().requires_grad_() for x in (q, k, v)]
+    y = f(*inputs)
+    y.backward(grad)
+    return [y.detach(), *(x.grad for x in inputs)]
 kept = []
 for n in range(8):
     q, k, v, grad = (x.cuda() for x in t.operands(1, 2, 2, 20, 24, 64, torch.bfloat16))
-    results = []
-    for f in (step, compiled):
-        inputs = [x.clone().requires_grad_() for x in (q, k, v)]
-        y = f(*inputs)
-        y.backward(grad)
-        results.append([y.detach(), *(x.grad for x in inputs)])
+    results = [call(f, q, k, v, grad) for f in (step, compiled)]
     kept.append(results[1] if n % 2 else None)  # so that results lie elsewhere
     assert torch.equal(results[0][0], results[1][0])
     for found, wanted in zip(results[1], results[0]):
         assert t.error(found, wanted.cpu().double()) < 8e-3, n
+t.section("left out")
+torch.backends.cuda.enable_cudnn_sdp(False)
+for found, wanted in zip(call(compiled, q, k, v, grad), results[0]):
+    assert t.error(found, wanted.cpu().double()) < 8e-3
+t.section("again")
+torch.backends.cuda.enable_cudnn_sdp(True)
+call(compiled, q, k, v, grad)
 """
 
 
 @emulated
 @pytest.mark.parametrize("captured", ["0", "1"])
 def test_compiled(captured):
-    """Each call is one of the library's, whether its work becomes a part of the graph or cannot."""
-    said = run(COMPILED, EMULATED_CUDNN_CAPTURED=captured)[""]
-    kind = "bf16 1x2/2x20x24x64 causal"
-    assert said == 16 * [f"attention {kind}", f"gradients {kind}"]
+    """Each call is one of the library's, whether its work becomes a part of the graph or cannot; the switch holds for
+    what was compiled, too."""
+    both = [f"{what} bf16 1x2/2x20x24x64 causal" for what in ("attention", "gradients")]
+    assert run(COMPILED, EMULATED_CUDNN_CAPTURED=captured) == {"": 16 * both, "left out": [], "again": both}
 
 
 CAPTURED = """
