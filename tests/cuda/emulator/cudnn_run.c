@@ -247,7 +247,10 @@ static void say(const graph *g) {
 static bool work(const void *arguments, int device) {
   const given *with = arguments;
   running r = {.with = with, .g = &with->graph, .device = device};
-  if (!lives(with->plan)) return refuse(BAD_PARAM, "a graph launches kernels of a plan that is no more"), false;
+  if (!lives(with->plan)) {
+    (void)refuse(BAD_PARAM, "a graph launches kernels of a plan that is no more");
+    return false;
+  }
   say(r.g);
   return compute(&r);
 }
