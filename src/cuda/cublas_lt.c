@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include "cuda/capture.h"
 #include "cuda/cublas.h"
 
 enum { MOST_WORKSPACE = 32 << 20 };
@@ -18,7 +19,9 @@ static void open_library(void) {
   if (!(*(void **)&lt.name = dlsym(library, #name))) return;
   WK__CUBLAS_FUNCTIONS(X)
 #undef X
+  int mode = wk__cuda_allow_unsafe(); /* it allocates */
   if (lt.cublasLtCreate(&lt.handle)) lt.handle = NULL;
+  wk__cuda_allow_before(mode);
 }
 
 const wk__cublas_functions *wk__cublas_lt(void) {

@@ -2,7 +2,7 @@
  * its documentation ("Fused Flash Attention"); the order of operations matters.
  *
  * The gradient of q is a sum over keys that several blocks add to f32 memory, which is zeroed first.
- * Tests: tests/cuda/test_attention.py, where the library is. */
+ * Tests: tests/cuda/test_cudnn_attention.py. */
 #include "cuda/cudnn_attention.h"
 
 #include <math.h>
@@ -151,8 +151,13 @@ static bool prepare(wk__cuda_prepared *entry) {
 
 static void release(wk__cuda_prepared *entry) { wk__cudnn_graph_release(&((plan *)entry)->graph); }
 
+/* A plan's kernels were compiled for it and go with it. Each takes a second: who comes to so many has other sizes in
+ * each call, and is better off with our own. */
+enum { MOST_PLANS = 512 };
+
 static wk__cuda_preparations kinds = {.entry_bytes = sizeof(plan),
                                       .key_bytes = sizeof(wk__cudnn_attention),
+                                      .most = MOST_PLANS,
                                       .prepare = prepare,
                                       .release = release,
                                       .lock = PTHREAD_MUTEX_INITIALIZER};

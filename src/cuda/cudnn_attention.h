@@ -1,4 +1,4 @@
-/* Attention by cuDNN, where it is found (9 or later) and takes the kind: softmax(scale Q K^T) V without a matrix of
+/* Attention by cuDNN, where it is found (9.5.1 or later) and takes the kind: softmax(scale Q K^T) V without a matrix of
  * scores, and its gradients. attention.c decides between it and our own kernels. */
 #ifndef WICK_CUDA_CUDNN_ATTENTION_H
 #define WICK_CUDA_CUDNN_ATTENTION_H

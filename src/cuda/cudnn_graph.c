@@ -1,5 +1,6 @@
 /* cuDNN's backend API: descriptors are made, told their attributes and finished, all by the same four functions, so
- * what is here is mostly which attributes there are. Their numbers are cuDNN's. */
+ * what is here is mostly which attributes there are. Their numbers are cuDNN's. Tests:
+ * tests/cuda/test_cudnn_attention.py. */
 #include "cuda/cudnn_graph.h"
 
 #include <dlfcn.h>
@@ -17,7 +18,9 @@
   X(cudnnBackendFinalize, int, (void *))                                           \
   X(cudnnBackendExecute, int, (void *, void *, void *))
 
-enum { MOST_DEVICES = 64, BACKEND_VERSION = 90000 };
+/* Before 9.5.1 gradients of attention took the result's strides for those of its gradient (PyTorch's pull request
+ * 141147). */
+enum { MOST_DEVICES = 64, BACKEND_VERSION = 90501 };
 
 static struct {
   pthread_once_t once;
@@ -286,7 +289,7 @@ static void plan_best(wk__cudnn_graph *g, void *heuristics) {
   if (!g->failed && dnn.cudnnBackendGetAttribute(heuristics, HEURISTICS_RESULTS, OF_DESCRIPTOR, MOST, &count, configs))
     g->failed = true;
   bool asked = !g->failed;
-  for (int64_t i = 0; asked && !g->plan && i < count; i++) {
+  for (int64_t i = 0; asked && !g->plan && i < MOST && i < count; i++) { /* `count`: of those that there are */
     g->failed = false;
     plan_by(g, configs[i]);
   }

@@ -26,10 +26,12 @@ typedef struct wk__cuda_preparations {
   void (*release)(wk__cuda_prepared *entry); /* what it holds, not itself */
   pthread_mutex_t lock;                      /* held by the caller while it uses an entry */
   wk__cuda_prepared *entries[WK__CUDA_PREPARED_HASHES];
-  int count; /* all are forgotten when they are too many */
+  int count;
+  int most; /* beyond it none is prepared, for graphs may launch what entries hold; 0: all are forgotten, at
+               WK__CUDA_MOST_PREPARED */
 } wk__cuda_preparations;
 
-/* Under the lock: the entry, prepared now where it is new; NULL for want of memory. */
+/* Under the lock: the entry, prepared now where it is new; NULL for want of memory, or where there are enough. */
 wk__cuda_prepared *wk__cuda_prepared_for(wk__cuda_preparations *table, const void *key, int device);
 
 #endif

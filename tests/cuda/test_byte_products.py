@@ -316,3 +316,27 @@ def test_the_library_gives_the_same(version, given):
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "right", done.stderr[-2000:]
     assert set(re.findall("cublaslt: (.*)", done.stderr)) == given
+
+
+CAPTURED = """
+import wick as torch
+a, b = (torch.randint(-128, 128, (32, 32), dtype=torch.int8).cuda() for _ in range(2))
+wanted = torch._int_mm(a.cpu(), b.cpu())
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    found = torch._int_mm(a, b)
+graph.replay()
+torch.cuda.synchronize()
+assert torch.equal(found.cpu(), wanted) and torch.equal(torch._int_mm(a, b).cpu(), wanted)
+"""
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason="no emulated cuBLASLt beside the driver")
+def test_the_library_is_looked_for_in_a_capture():
+    """It allocates when it is; this one's products are not captured."""
+    environment = os.environ | {"WICK_CUBLASLT": str(LIBRARY)}
+    done = subprocess.run(
+        [sys.executable, "-c", CAPTURED], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert re.findall("cublaslt: (.*)", done.stderr) == ["32x32x32 int8"]

@@ -27,9 +27,18 @@ enum { F32 = 0, F16 = 2, I8 = 3, I32 = 10, BF16 = 14, E4M3 = 28, E5M2 = 29 };
 /* The driver's, which the process has loaded. */
 int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *stream);
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *stream);
+int cuMemHostAlloc(void **bytes_of_it, size_t bytes, unsigned flags);
+int cuMemFreeHost(void *bytes);
+int cuStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id, void **graph, const void **nodes,
+                              size_t *count);
 int cuStreamSynchronize(void *stream);
 
-API int cublasLtCreate(void **out) { return !(*out = malloc(1)); }
+/* It allocates, which the driver refuses, with the capture's end, while the thread captures. */
+API int cublasLtCreate(void **out) {
+  void *bytes;
+  bool may = !cuMemHostAlloc(&bytes, 1, 0) && !cuMemFreeHost(bytes);
+  return !may || !(*out = malloc(1));
+}
 API int cublasLtMatmulDescCreate(void **out, int compute, int scale_type) {
   description *d = calloc(1, sizeof *d);
   if ((*out = d)) *d = (description){.compute = compute, .scale_type = scale_type, .epilogue = 1, .bias_type = -1};
@@ -165,7 +174,9 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
     return INVALID_VALUE;
   if (whole ? *(int32_t *)alpha != 1 || *(int32_t *)beta != 0 : *(float *)alpha != 1 || *(float *)beta != 0)
     return INVALID_VALUE;
-  if (cuStreamSynchronize(stream)) return NOT_SUPPORTED; /* which a stream that is captured does not do */
+  int captured = 0; /* nothing of this could be run again */
+  if (cuStreamGetCaptureInfo_v2(stream, &captured, NULL, NULL, NULL, NULL) || captured) return NOT_SUPPORTED;
+  if (cuStreamSynchronize(stream)) return INVALID_VALUE;
   uint64_t n = lc->rows, m = lc->columns, size = bytes_of_type(lc->type);
   size_t item = bytes_of_type(whole ? E4M3 : la->type);
   uint8_t *from_a = fetch(stream, (uintptr_t)a, (size_t)la->leading * n * item),

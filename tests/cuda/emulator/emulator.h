@@ -13,6 +13,7 @@
 #include "cuda/driver.h"
 #include "memory.h"
 #include "ptx.h"
+#include "work.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -68,7 +69,8 @@ typedef enum operation_kind {
   OPERATION_COPY,
   OPERATION_FILL,
   OPERATION_RECORD,
-  OPERATION_WAIT
+  OPERATION_WAIT,
+  OPERATION_LIBRARY
 } operation_kind;
 
 /* A piece of work: in a stream's queue, or in a graph. */
@@ -82,8 +84,9 @@ typedef struct operation {
   uint8_t *parameters; /* owned */
   /* a copy, or a fill with a byte */
   uint64_t to, from, bytes;
-  uint8_t *staged; /* owned: the source's bytes when they were taken at the call */
+  uint8_t *staged; /* owned: the source's bytes when they were taken at the call; arguments of a library's work */
   uint8_t value;
+  emulator_work *work; /* a library's */
   /* an event's record, or the wait for one: for this work of that stream */
   CUevent event;
   CUstream awaited;

@@ -76,6 +76,10 @@ static CUresult run_fill(const operation *work, int device) {
   return memory_fill(work->to, work->value, work->bytes, device) ? CUDA_SUCCESS : report("fill", work->to, work->bytes);
 }
 
+static CUresult run_library(const operation *work, int device) {
+  return work->work(work->staged, device) ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
 static CUresult run_operation(const operation *work, CUcontext context) {
   switch (work->kind) {
     case OPERATION_LAUNCH:
@@ -84,6 +88,8 @@ static CUresult run_operation(const operation *work, CUcontext context) {
       return run_copy(work, context->device);
     case OPERATION_FILL:
       return run_fill(work, context->device);
+    case OPERATION_LIBRARY:
+      return run_library(work, context->device);
     case OPERATION_RECORD:
       if (work->event->sequence == work->sequence) work->event->time = ptx_clock();
       return CUDA_SUCCESS;
@@ -356,4 +362,20 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
   operation wait = {.kind = OPERATION_WAIT, .awaited = event->stream, .awaited_sequence = event->sequence};
   wait.awaited->references++;
   return stream_submit(stream, &wait);
+}
+
+/* ---- what libraries give ---- */
+
+int emulator_give(void *handle, emulator_work *work, const void *arguments, size_t bytes) {
+  EMULATOR_LOCKED;
+  EMULATOR_CONTEXT(context);
+  CUstream stream;
+  CUresult result = stream_of(handle, context, &stream);
+  if (result) return result;
+  operation given = {.kind = OPERATION_LIBRARY, .work = work, .staged = copy_bytes(arguments, bytes), .bytes = bytes};
+  return stream_submit(stream, &given);
+}
+
+bool emulator_copy(uint64_t to, uint64_t from, size_t bytes, int device) {
+  return memory_copy(to, from, bytes, device) || report("a library's copy", to, bytes) == CUDA_SUCCESS;
 }

@@ -1,4 +1,5 @@
 /* Capture of streams into graphs, replay, changed parameters, and what a capture forbids. */
+#include "../work.h"
 #include "common.h"
 
 static CUstream stream, other;
@@ -259,9 +260,55 @@ static void what_a_stream_captures(void **state) {
   end_graphs();
 }
 
+typedef struct doubling {
+  uint64_t at;
+  int *times;
+} doubling;
+
+static bool double_it(const void *arguments, int device_index) {
+  const doubling *d = arguments;
+  uint32_t number;
+  ++*d->times;
+  if (!emulator_copy((uint64_t)(uintptr_t)&number, d->at, 4, device_index)) return false;
+  number *= 2;
+  return emulator_copy(d->at, (uint64_t)(uintptr_t)&number, 4, device_index);
+}
+
+/* In its turn, and in a graph each time that this is launched, with the arguments that it was given. */
+static void work_of_libraries(void **state) {
+  CUgraph graph;
+  CUgraphExec exec;
+  int times = 0;
+  (void)state;
+  begin_graphs();
+  doubling d = {device, &times};
+  OK(cuMemsetD8Async(device, 0, 4, stream));
+  add_on(stream, 3);
+  OK(emulator_give(stream, double_it, &d, sizeof d));
+  add_on(stream, 1);
+  OK(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  OK(emulator_give(other, double_it, &d, sizeof d));
+  OK(cuMemcpyDtoHAsync_v2(pinned, device, 4, other));
+  OK(cuStreamEndCapture(other, &graph));
+  d.at = 0;
+  OK(cuStreamSynchronize(stream));
+  assert_int_equal(times, 1);
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cuGraphDestroy(graph));
+  for (uint32_t n = 1; n < 3; n++) {
+    OK(cuGraphLaunch(exec, stream)), OK(cuStreamSynchronize(stream));
+    assert_int_equal(pinned[0], 7 << n), assert_int_equal(times, 1 + n);
+  }
+  OK(cuGraphExecDestroy(exec));
+  end_graphs();
+}
+
 int test_graphs(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(replay_with_other_parameters), cmocka_unit_test(graphs_of_nodes),
-                                     cmocka_unit_test(streams_join), cmocka_unit_test(captures_forbid),
-                                     cmocka_unit_test(what_a_stream_captures)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(replay_with_other_parameters),
+                                     cmocka_unit_test(graphs_of_nodes),
+                                     cmocka_unit_test(streams_join),
+                                     cmocka_unit_test(captures_forbid),
+                                     cmocka_unit_test(what_a_stream_captures),
+                                     cmocka_unit_test(work_of_libraries)};
   return cmocka_run_group_tests_name("graphs", tests, NULL, NULL);
 }
