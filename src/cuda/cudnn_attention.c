@@ -151,9 +151,9 @@ static bool prepare(wk__cuda_prepared *entry) {
 
 static void release(wk__cuda_prepared *entry) { wk__cudnn_graph_release(&((plan *)entry)->graph); }
 
-/* A plan's kernels were compiled for it and go with it. Each takes a second: who comes to so many has other sizes in
- * each call, and is better off with our own. */
-enum { MOST_PLANS = 512 };
+/* A plan's kernels were compiled for it and go with it. Each takes a tenth of a second: who comes to so many has other
+ * sizes in each call, and is better off with our own kernels, which take all sizes. */
+enum { MOST_PLANS = 64 };
 
 static wk__cuda_preparations kinds = {.entry_bytes = sizeof(plan),
                                       .key_bytes = sizeof(wk__cudnn_attention),

@@ -275,7 +275,7 @@ graph = torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph):
     y = t.F.scaled_dot_product_attention(q, q, q)
 t.section("many")
-for n in range(600):
+for n in range(100):
     k = torch.empty(1, 1, n % 5 + 1, n // 5 * 8 + 8, device="cuda").half()[..., :8]
     t.F.scaled_dot_product_attention(q, k, k)
 t.section("replay")
@@ -288,7 +288,7 @@ torch.cuda.synchronize()
 def test_plans_stay():
     """Graphs launch kernels of theirs: what comes after very many is our own."""
     said = run(MANY)
-    assert said["replay"] == ["attention f16 1x1/1x4x4x8"] and len(said["many"]) == 512  # one as in the graph
+    assert said["replay"] == ["attention f16 1x1/1x4x4x8"] and len(said["many"]) == 64  # one as in the graph
 
 
 # ---- what fails ----
