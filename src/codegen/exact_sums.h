@@ -2,7 +2,7 @@
  * torch.use_deterministic_algorithms: a nest that adds floats (WK__LOOP_store_add) is gone through twice. The first
  * time each place gets the largest magnitude of what is added to it, the second time what is added, as whole numbers of
  * a unit that this magnitude gives; then a sum is added to each place and rounded once. Sums of whole numbers are the
- * same in any order. A unit is at most 2^-40 of the largest magnitude where fewer than 2^22 numbers come to a place; of
+ * same in any order. A unit is at most 2^-39 of the largest magnitude where a launch adds at most 2^22 numbers; of
  * doubles there is a second sum of what is below the unit.
  *
  * The host and the device (cuda/on_device/exact_sums.c, codegen/ptx_exact.c) agree on this. */
