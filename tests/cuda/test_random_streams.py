@@ -68,6 +68,14 @@ def test_dropout_of_another_order_of_memory():
     assert torch.equal(kept.reshape(-1).cpu(), neighbours(15, 1) < 0.7)
 
 
+@pytest.mark.parametrize(
+    "function", [lambda x: torch.native_dropout(x, 0.5, True), lambda x: torch.dropout(x, 0.5, True)]
+)
+def test_dropout_has_no_kernel_for_integers(function):
+    with pytest.raises(NotImplementedError, match="\"fused_dropout\" not implemented for 'Long'"):
+        function(torch.ones(3, dtype=torch.int64, device="cuda"))
+
+
 def test_dropout_of_everything_draws_nothing():
     x = torch.tensor([1.0, float("nan")], device="cuda")
     (y, mask), used = drawn(lambda: torch.native_dropout(x, 1.0, True))

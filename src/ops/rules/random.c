@@ -286,7 +286,11 @@ double wk__dropout_scale(const wk_op *op, double p, const wk_tensor *x) {
 /* (self, p) or (self, p, train): values like self, and the mask. */
 wk_status wk__meta_dropout(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
-  if (!wk_dtype_is_floating((wk_dtype)t->dtype))
+  bool floating = wk_dtype_is_floating((wk_dtype)t->dtype);
+  if (!floating && t->device.type == WK_CUDA)
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"fused_dropout\" not implemented for '%s'",
+                   wk__dtype_legacy((wk_dtype)t->dtype));
+  if (!floating)
     return wk_fail(WK_RUNTIME_ERROR, "result type %s can't be cast to the desired output type %s",
                    wk__dtype_legacy(wk__default_dtype()), wk__dtype_legacy((wk_dtype)t->dtype));
   WK_TRY(wk__meta_like_first(c));
