@@ -513,7 +513,7 @@ wk_status wk__compose_logit(wk__call *c) {
   if (z->dtype == WK_BOOL) z = wk__in_dtype(z, wk__default_dtype());
   if (z && !wk__arg_is_none(c, A_eps)) {
     double eps = c->args[A_eps].number;
-    z = wk_clamp(z, wk__v_double(eps), wk__v_double(1 - eps));
+    if (!isnan(eps)) z = wk_clamp(z, wk__v_double(eps), wk__v_double(1 - eps));
   }
   return finish(c, &scope, wk_log(wk_div(z, wk_rsub_Scalar(z, wk__v_int(1), wk__v_int(1)))));
 }
