@@ -43,8 +43,7 @@ static bool decompose_dropout(wk__graph *graph, const wk__graph_node *n, parts *
   }
   wk__graph_node *mask = call_like(graph, WK__OP(_dropout_mask), mask_args, n->items[0], WK_BOOL);
   if (!mask) return false;
-  wk__graph_arg args[WK__MAX_ARGS] = {n->args[0], of_node(mask),
-                                      of_number(wk__dropout_scale(n->op, p, (wk_dtype)x->dtype))};
+  wk__graph_arg args[WK__MAX_ARGS] = {n->args[0], of_node(mask), of_number(wk__dropout_scale(n->op, p, x))};
   out->nodes[0] = call_like(graph, WK__OP(native_dropout_backward), args, n->items[0], (wk_dtype)x->dtype);
   out->nodes[1] = mask;
   return out->nodes[0] != NULL;

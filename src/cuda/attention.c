@@ -101,7 +101,7 @@ static void set_dropout(attention *a, double p, const wk_tensor *state, int64_t 
   a->args[WK__ATTENTION_THREADS] = threads;
   a->args[WK__ATTENTION_RECIPROCAL] = (INT64_C(1) << 32) / threads;
   a->args[WK__ATTENTION_LEAST] = least_dropped(p);
-  a->args[WK__ATTENTION_KEPT] = wk__cuda_float_bits((float)wk__dropout_scale(WK__OP(_dropout), p, WK_FLOAT32));
+  a->args[WK__ATTENTION_KEPT] = wk__cuda_float_bits(1.0f / (float)(1 - p));
 }
 
 void wk__cuda_attention_begin(attention *a, const wk_tensor *q, const wk_tensor *k, const wk_tensor *v, bool causal,

@@ -118,19 +118,20 @@ static wk_status are_weights(wk_tensor *p, bool *out) {
   return WK_OK;
 }
 
-/* Each sample is the category in whose part of the sum a uniform draw lies. */
+/* Each sample is the category in whose share of the sum a uniform draw lies. */
 static wk_tensor *with_replacement(wk_tensor *p, const wk_tensor *out, void *generator) {
   int last = p->ndim - 1;
-  wk_tensor *ends = wk_cumsum(wk__in_dtype(p, WK_FLOAT64), last, WK_DTYPE_NONE);
+  wk_int dim = wk_int_of(last), rows[] = {wk_int_of(last ? wk__size(p, 0) : 1), out->sizes[last]};
+  wk_tensor *shares = wk_div(p, wk_sum_dim_IntList(p, &dim, 1, true, WK_DTYPE_NONE));
+  wk_tensor *ends = shares ? wk_contiguous(wk_cumsum(shares, last, WK_DTYPE_NONE), NULL) : NULL;
   wk_tensor *all = ends ? wk_narrow(ends, last, wk_int_sub(p->sizes[last], wk_int_of(1)), wk_int_of(1)) : NULL;
-  wk_tensor *u = all ? wk_new_empty(ends, out->sizes, out->ndim, WK_FLOAT64, NONE) : NULL;
-  if (u) u = wk_uniform_(u, 0, 1, generator);
-  if (u) u = wk_contiguous(wk_mul(u, all), NULL);
-  if (!u) return NULL;
+  wk_tensor *u = all ? wk_new_empty(ends, rows, 2, WK_FLOAT32, NONE) : NULL;
+  if (!u || wk__cuda_draw_samples(generator ? generator : wk__generator_default_of(p->device), u) != WK_OK) return NULL;
+  u = wk__in_dtype(wk_reshape(u, out->sizes, out->ndim), (wk_dtype)p->dtype);
   wk_value args[] = {wk__v_tensor(ends), wk__v_tensor(u), wk__v_bool(false), wk__v_bool(true), NONE};
   wk_tensor *found = wk__call_tensor(WK__OP(_searchsorted), args);
   args[1] = wk__v_tensor(wk_contiguous(all, NULL)), args[3] = wk__v_bool(false);
-  wk_tensor *most = found ? wk__call_tensor(WK__OP(_searchsorted), args) : NULL; /* a product that was rounded up */
+  wk_tensor *most = found ? wk__call_tensor(WK__OP(_searchsorted), args) : NULL; /* the shares' sum may be below 1 */
   return most ? wk_minimum(found, most) : NULL;
 }
 
@@ -140,7 +141,7 @@ static wk_status multinomial(wk__call *c) {
   wk_tensor *p = c->args[A_self].tensor, *out = c->outputs[0], *first[2] = {NULL};
   int64_t count = wk__arg_int(c, A_num_samples);
   bool fine = false;
-  if (!wk__numel(out)) return wk__cuda_run_kernel_on_host(c);
+  if (!wk__numel(out)) return WK_OK;
   WK_TRY(are_weights(p, &fine));
   if (!fine) return wk__cuda_run_kernel_on_host(c);
   void *generator = c->args[A_generator].tag == WK_VALUE_GENERATOR ? c->args[A_generator].generator : NULL;
@@ -148,7 +149,7 @@ static wk_status multinomial(wk__call *c) {
     wk_tensor *samples = with_replacement(p, out, generator);
     return samples ? wk__copy_into(out, samples) : wk_error_category();
   }
-  wk_tensor *q = wk_new_empty(p, p->sizes, p->ndim, (wk_dtype)p->dtype, NONE);
+  wk_tensor *q = wk_empty_like(p, (wk_dtype)p->dtype, NONE, NULL);
   if (q) q = wk_exponential_(q, 1, generator);
   if (q) q = wk_div(p, q);
   if (!q) return wk_error_category();

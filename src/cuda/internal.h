@@ -153,6 +153,8 @@ WK_MUST_USE wk_status wk__cuda_take_mask(const wk__cuda_stream *stream, struct w
 /* The same of a launch on the stream; one that is captured takes them at each replay. */
 WK_MUST_USE wk_status wk__cuda_take_drawn(const wk__cuda_stream *stream, struct wk__generator *generator, uint64_t used,
                                           struct wk__cuda_drawn *out);
+/* Uniform numbers as PyTorch's kernel of draws by weight has them. out: (rows, samples) f32 */
+WK_MUST_USE wk_status wk__cuda_draw_samples(struct wk__generator *generator, const wk_tensor *out);
 /* Seed and offset of a use of so many words, from which the generator goes on. */
 void wk__cuda_take_words(struct wk__generator *generator, uint64_t used, uint64_t *out_seed, uint64_t *out_offset);
 

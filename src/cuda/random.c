@@ -95,9 +95,9 @@ wk_status wk__cuda_take_mask(const wk__cuda_stream *s, wk__generator *generator,
                              out);
 }
 
-/* `each`: values a draw gives. */
-static wk_status launch(wk__generator *generator, const wk_tensor *out, const char *kernel, wk__cuda_draws *f,
-                        int64_t each) {
+/* `used`: words of the generator that a thread may use. */
+static wk_status launch_blocks(wk__generator *generator, const wk_tensor *out, const char *kernel, wk__cuda_draws *f,
+                               int64_t blocks, uint64_t used) {
   wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(out->device));
   CUfunction function;
   const wk__cuda_address addresses[] = {{offsetof(wk__cuda_draws, out) / 8, f->out},
@@ -106,8 +106,7 @@ static wk_status launch(wk__generator *generator, const wk_tensor *out, const ch
   wk__cuda_drawn drawn = WK__CUDA_DRAWN_IN_FILL;
   if (!generator) return wk_error_category();
   if (f->n == 0) return WK_OK;
-  int64_t blocks = blocks_for(s->device, f->n), turn = each * THREADS * blocks;
-  WK_TRY(wk__cuda_take_drawn(s, generator, 4 * (uint64_t)((f->n - 1) / turn + 1), &drawn));
+  WK_TRY(wk__cuda_take_drawn(s, generator, used, &drawn));
   f->seed = drawn.seed, f->offset = drawn.offset;
   WK_TRY(wk__cuda_enter(s->device));
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_RANDOM, kernel, &function));
@@ -127,8 +126,16 @@ static wk_status launch(wk__generator *generator, const wk_tensor *out, const ch
   return status;
 }
 
+/* `each`: values a draw gives. */
+static wk_status launch(wk__generator *generator, const wk_tensor *out, const char *kernel, wk__cuda_draws *f,
+                        int64_t each) {
+  int64_t blocks = blocks_for(wk__cuda_stream_of(wk__stream_of(out->device))->device, f->n);
+  int64_t turn = wk__max(1, each * THREADS * blocks);
+  return launch_blocks(generator, out, kernel, f, blocks, 4 * (uint64_t)((f->n - 1) / turn + 1));
+}
+
 static int64_t each_of(const wk__cuda_draws *f) {
-  bool wide = f->draw == WK__DRAW_INTEGER ? f->two_words : f->type == WK__MEMORY_F64 && f->draw != WK__DRAW_BERNOULLI;
+  bool wide = f->draw == WK__DRAW_INTEGER ? f->two_words : f->type == WK__MEMORY_F64;
   return wide ? 2 : 4;
 }
 
@@ -351,27 +358,56 @@ wk_status wk__cuda_bernoulli_p(wk__call *c) {
   return fill_tensor(generator_of(c, 2), c->outputs[0], f);
 }
 
+/* Whether neither tensor crosses dim i with the longer steps, and one crosses j so: PyTorch's kernel takes j first. */
+static bool comes_behind(const wk_tensor *t, const wk_tensor *p, int i, int j) {
+  const wk_tensor *both[] = {t, p};
+  bool longer = false;
+  if (wk__size(t, i) == 1 || wk__size(t, j) == 1) return false;
+  for (int k = 0; k < 2; k++) {
+    int64_t si = wk__stride(both[k], i), sj = wk__stride(both[k], j);
+    if (si > sj) return false;
+    longer |= si < sj;
+  }
+  return longer;
+}
+
+/* The dims as PyTorch's kernel goes over them. */
+static void order_of(const wk_tensor *t, const wk_tensor *p, wk_int *out) {
+  int dims[WK_MAX_DIMS];
+  for (int i = 0; i < t->ndim; i++) dims[i] = i;
+  for (int i = 0; i < t->ndim; i++)
+    for (int j = i + 1; j < t->ndim; j++)
+      if (comes_behind(t, p, dims[i], dims[j])) {
+        int first = dims[i];
+        dims[i] = dims[j], dims[j] = first;
+      }
+  for (int i = 0; i < t->ndim; i++) out[i] = wk_int_of(dims[i]);
+}
+
 /* Each by its own probability. */
 static wk_status fill_by_tensor(wk__generator *generator, wk_tensor *t, wk_tensor *p) {
+  enum { TAKEN = 12 }; /* PyTorch's kernel asks for 10 */
   wk_dtype dtype = t->dtype == WK_FLOAT64 ? WK_FLOAT64 : WK_FLOAT32;
+  wk_int dims[WK_MAX_DIMS];
+  if (!wk_dtype_is_floating((wk_dtype)p->dtype))
+    return wk_fail(WK_RUNTIME_ERROR, "expected probabilities tensor to have floating type, got %s",
+                   wk__dtype_legacy((wk_dtype)p->dtype));
   p = wk_expand(wk__in_dtype(p, dtype), t->sizes, t->ndim, false);
-  wk_tensor *all = p ? wk_new_empty(p, t->sizes, t->ndim, dtype, NONE) : NULL;
-  if (!all) return wk_error_category();
-  WK_TRY(wk__copy_into(all, p));
-  wk_tensor *made = wk_new_empty(all, t->sizes, t->ndim, (wk_dtype)t->dtype, NONE);
+  if (!p) return wk_error_category();
+  order_of(t, p, dims);
+  wk_tensor *to = wk_permute(t, dims, t->ndim), *all = wk_contiguous(wk_permute(p, dims, p->ndim), NULL);
+  wk_tensor *made = to && all ? wk_new_empty(all, to->sizes, to->ndim, WK_BOOL, NONE) : NULL;
   if (!made) return wk_error_category();
-  WK_TRY(fill_dense(generator, made,
-                    (wk__cuda_draws){.draw = WK__DRAW_BERNOULLI_P, .p = (uint64_t)(uintptr_t)wk__address(all)}));
-  return wk__copy_into(t, made);
+  wk__cuda_draws f = {.type = wk__cuda_memory_of(dtype), .n = wk__numel(made)};
+  f.out = (uint64_t)(uintptr_t)wk__address(made), f.p = (uint64_t)(uintptr_t)wk__address(all);
+  WK_TRY(launch_blocks(generator, made, "kernel_bernoulli", &f, wk__ceil_div(f.n, 4 * THREADS), TAKEN));
+  return wk__copy_into(to, made);
 }
 
 static wk_status bernoulli(wk__call *c) {
   return fill_by_tensor(generator_of(c, last_argument(c)), c->outputs[0], c->args[0].tensor);
 }
-wk_status wk__cuda_bernoulli(wk__call *c) {
-  WK_TRY(require_float(c->args[0].tensor, "bernoulli_tensor_cuda_p_"));
-  return wk__cuda_in_scope(c, bernoulli);
-}
+wk_status wk__cuda_bernoulli(wk__call *c) { return wk__cuda_in_scope(c, bernoulli); }
 
 static wk_status bernoulli_tensor(wk__call *c) {
   WK_TRY(fill_by_tensor(generator_of(c, last_argument(c)), c->args[0].tensor, c->args[1].tensor));
@@ -380,22 +416,57 @@ static wk_status bernoulli_tensor(wk__call *c) {
 }
 wk_status wk__cuda_bernoulli_tensor(wk__call *c) { return wk__cuda_in_scope(c, bernoulli_tensor); }
 
+/* ---- samples: uniform numbers for draws by weight ---- */
+
+/* out: (rows, samples) f32. PyTorch's kernel gives a row whole blocks of 128 threads, and a call at most 65535 rows at
+ * a time. */
+wk_status wk__cuda_draw_samples(wk__generator *generator, const wk_tensor *out) {
+  enum { ROW_THREADS = 128, MOST_ROWS = 65535 };
+  int64_t rows = wk__size(out, 0), samples = wk__size(out, 1), at_a_time = wk__min(rows, MOST_ROWS);
+  wk__cuda_draws f = {.out = (uint64_t)(uintptr_t)wk__address(out), .n = rows * samples, .range = (uint64_t)samples};
+  if (f.n == 0) return WK_OK;
+  f.base = wk__ceil_div(samples, ROW_THREADS) * ROW_THREADS;
+  f.stride = (int32_t)at_a_time;
+  return launch_blocks(generator, out, "kernel_samples", &f, wk__ceil_div(f.n, THREADS),
+                       4 * (uint64_t)((rows - 1) / at_a_time + 1));
+}
+
 /* ---- dropout ---- */
 
-/* Elements a thread takes at a time: 16 bytes of the input, where it is made of such pieces. */
-static int pieces(const wk_tensor *t, size_t itemsize) {
-  int most = (int)(16 / itemsize);
-  return wk__numel(t) % most == 0 && wk__is_contiguous(t) ? most : 1;
+/* Elements a thread takes at a time: as many as 16 bytes of the input hold, or half as many, and so on, until the
+ * tensor is made of such pieces. */
+static int pieces(const wk_tensor *t, size_t itemsize, uint64_t address) {
+  int count = (int)(16 / itemsize);
+  if (!wk__non_overlapping_and_dense(t)) return 1;
+  while (count > 1 && (wk__numel(t) % count || address % ((uint64_t)count * itemsize))) count /= 2;
+  return count;
 }
-static int stride_for(const wk_tensor *x) {
-  return (uintptr_t)wk__address(x) % 16 == 0 ? pieces(x, wk__itemsize(x)) : 1;
+static int stride_for(const wk_tensor *x) { return pieces(x, wk__itemsize(x), (uint64_t)(uintptr_t)wk__address(x)); }
+
+/* What f32 numbers have to be less than to be less than p: of a mask for f64 that is double's comparison. */
+static double kept_below(double p, size_t itemsize) {
+  float near = (float)p;
+  return itemsize == 8 && (double)near < p ? (double)nextafterf(near, INFINITY) : p;
 }
 
-static wk_status draw_mask(wk_tensor *mask, int stride, double p) {
-  wk__cuda_draws f = {.draw = WK__DRAW_BERNOULLI, .a = 1 - p, .type = WK__MEMORY_BOOL, .stride = stride};
+static wk_status draw_mask_at(wk_tensor *mask, int stride, double kept) {
+  wk__cuda_draws f = {.draw = WK__DRAW_BERNOULLI, .a = kept, .type = WK__MEMORY_BOOL, .stride = stride};
   f.out = (uint64_t)(uintptr_t)wk__address(mask);
   f.n = wk__numel(mask);
   return launch(wk__generator_default_of(mask->device), mask, "kernel_mask", &f, 4);
+}
+
+/* Single elements are taken in their logical order, pieces in memory's. Nothing is drawn where nothing is kept. */
+static wk_status draw_mask(wk_tensor *mask, int stride, double p, size_t itemsize) {
+  double kept = kept_below(1 - p, itemsize);
+  if (p == 1) return wk__fill_bytes(mask, 0);
+  if (stride > 1 || wk__is_contiguous(mask)) return draw_mask_at(mask, stride, kept);
+  wk__spec spec;
+  wk__spec_contiguous(&spec, WK_BOOL, mask->device, mask->ndim, mask->sizes);
+  WK__OWNED drawn = wk__tensor_from_spec(&spec);
+  if (!drawn) return wk_error_category();
+  WK_TRY(draw_mask_at(drawn, 1, kept));
+  return wk__copy_into(mask, drawn);
 }
 
 /* Without the input: what it would be taken by, if its memory begins at a piece. */
@@ -404,18 +475,19 @@ wk_status wk__cuda_dropout_mask(wk__call *c) {
   wk_tensor *mask = c->outputs[0];
   bool known = c->args[A_of].tag == WK_VALUE_DTYPE;
   size_t itemsize = wk_dtype_size(known ? (wk_dtype)c->args[A_of].dtype : WK_BOOL);
-  return draw_mask(mask, pieces(mask, itemsize), number(&c->args[A_p]));
+  return draw_mask(mask, pieces(mask, itemsize, 0), number(&c->args[A_p]), itemsize);
 }
 
 static bool is_training(const wk__call *c) {
   return c->op == WK__OP(_dropout) || c->args[2].tag != WK_VALUE_BOOL || c->args[2].boolean;
 }
 
-/* One kernel draws and multiplies where all of it is in whole pieces of 16 bytes. */
-static bool drops_pieces(const wk_tensor *x, const wk_tensor *y, const wk_tensor *mask) {
+/* One kernel draws and multiplies where all of it is in whole pieces of 16 bytes and something may be kept. */
+static bool drops_pieces(const wk_tensor *x, const wk_tensor *y, const wk_tensor *mask, double p) {
   bool has_kernel = x->dtype == WK_FLOAT32 || x->dtype == WK_FLOAT16 || x->dtype == WK_BFLOAT16;
   bool aligned = (uintptr_t)wk__address(y) % 16 == 0 && (uintptr_t)wk__address(mask) % 4 == 0;
-  return has_kernel && aligned && stride_for(x) > 1 && wk__is_contiguous(y) && wk__is_contiguous(mask);
+  bool contiguous = wk__is_contiguous(x) && wk__is_contiguous(y) && wk__is_contiguous(mask);
+  return p != 1 && has_kernel && aligned && contiguous && stride_for(x) == (int)(16 / wk__itemsize(x));
 }
 
 static wk_status drop_pieces(const wk_tensor *x, const wk_tensor *y, const wk_tensor *mask, double p, double scale) {
@@ -433,12 +505,13 @@ wk_status wk__cuda_dropout(wk__call *c) {
   wk_tensor *x = c->args[0].tensor, *mask = c->outputs[1];
   double p = number(&c->args[WK__ARG(_dropout, p)]);
   bool training = is_training(c);
-  double scale = training ? wk__dropout_scale(c->op, p, (wk_dtype)x->dtype) : 1;
-  if (training && drops_pieces(x, c->outputs[0], mask)) return drop_pieces(x, c->outputs[0], mask, p, scale);
+  double scale = training ? wk__dropout_scale(c->op, p, x) : 1;
+  if (training && drops_pieces(x, c->outputs[0], mask, p)) return drop_pieces(x, c->outputs[0], mask, p, scale);
   if (training)
-    WK_TRY(draw_mask(mask, stride_for(x), p));
+    WK_TRY(draw_mask(mask, stride_for(x), p, wk__itemsize(x)));
   else
     WK_TRY(wk__fill_bytes(mask, 1));
+  if (training && p == 1 && c->op == WK__OP(native_dropout)) return wk__fill_bytes(c->outputs[0], 0);
   wk_value args[] = {c->args[0], wk__v_tensor(mask), wk__v_double(scale)}, result = NONE;
   WK_TRY(wk__compute(WK__OP(native_dropout_backward), args, c->outputs, &result));
   wk_value_release(&result);
@@ -449,13 +522,12 @@ wk_status wk__cuda_dropout(wk__call *c) {
 static wk_status draw_slopes(wk__call *c) {
   WK__ARGS(_rrelu_with_noise);
   wk_tensor *x = c->args[A_self].tensor, *below = wk_le_Scalar(x, wk__v_int(0));
-  wk_dtype wide = x->dtype == WK_FLOAT64 ? WK_FLOAT64 : WK_FLOAT32;
-  wk_tensor *drawn = below ? wk_new_empty(x, x->sizes, x->ndim, wide, NONE) : NULL;
-  wk__cuda_draws f = {.draw = WK__DRAW_UNIFORM, .a = number(&c->args[A_lower]), .b = number(&c->args[A_upper])};
+  wk_tensor *drawn = below ? wk_new_empty(x, x->sizes, x->ndim, (wk_dtype)x->dtype, NONE) : NULL;
+  wk__cuda_draws f = {.draw = WK__DRAW_SLOPE, .a = number(&c->args[A_lower]), .b = number(&c->args[A_upper])};
   if (!drawn) return wk_error_category();
   WK_TRY(fill_tensor(generator_of(c, A_generator), drawn, f));
   wk_tensor *noise = wk_where_ScalarOther(below, drawn, wk__v_int(1));
-  wk_tensor *made = noise ? wk_mul(wk__in_dtype(x, wide), noise) : NULL;
+  wk_tensor *made = noise ? wk_mul(x, noise) : NULL;
   if (!made) return wk_error_category();
   WK_TRY(wk__copy_into(c->outputs[0], made));
   return wk__copy_into(c->outputs[1], noise);

@@ -18,7 +18,7 @@ wk_status wk__decompose_dropout(wk__call *c, wk_tensor **out) {
   out[1] =
       train ? wk__dropout_mask(spec->sizes, spec->ndim, spec->strides, spec->ndim, p, elsewhere(x), (wk_dtype)x->dtype)
             : wk_full(spec->sizes, spec->ndim, wk__v_bool(true), WK_BOOL, wk__d_device(x));
-  double scale = train ? wk__dropout_scale(c->op, p, (wk_dtype)c->specs[0].dtype) : 1;
+  double scale = train ? wk__dropout_scale(c->op, p, x) : 1;
   out[0] = wk_native_dropout_backward(x, out[1], scale);
   return out[0] ? WK_OK : wk_error_category();
 }

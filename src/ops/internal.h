@@ -43,10 +43,10 @@ static inline wk_value wk__v_ints(const wk_int *list, int count) {
   return (wk_value){.tag = WK_VALUE_INTS, .count = (uint32_t)count, .integers = list};
 }
 
-/* What dropout's kept elements are multiplied with. */
 /* Refuses to fill integers from a continuous distribution, in its words; `said`: the dtype's name there. */
 WK_MUST_USE wk_status wk__check_continuous(const char *distribution, wk_dtype dtype, const char *said);
-double wk__dropout_scale(const wk_op *op, double p, wk_dtype dtype);
+/* What dropout's kept elements of x are multiplied with. */
+double wk__dropout_scale(const wk_op *op, double p, const wk_tensor *x);
 
 /* What a loss does with its elements: PyTorch's numbers. */
 enum { WK__REDUCE_NONE, WK__REDUCE_MEAN, WK__REDUCE_SUM };

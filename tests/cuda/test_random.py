@@ -75,8 +75,8 @@ def test_dropout_is_its_mask_times_the_scale(dtype, n):
     torch.manual_seed(3)
     drawn = _C._operator("_dropout_mask")(list(x.shape), list(x.stride()), 0.25, device=x.device, of=dtype)
     assert torch.equal(mask, drawn) and torch.equal(behind, torch.rand(3, device="cuda"))
-    scale = torch.tensor(1 / 0.75, dtype=dtype, device="cuda")  # rounded to the dtype, as PyTorch's
-    expected = x * (mask.to(dtype) * scale)
+    wide = torch.promote_types(dtype, torch.float32)  # PyTorch's kernel multiplies small floats with a float32
+    expected = (x.to(wide) * (mask.to(wide) * torch.tensor(1 / 0.75, dtype=wide, device="cuda"))).to(dtype)
     assert torch.equal(y.isnan(), expected.isnan()) and torch.equal(y.nan_to_num(), expected.nan_to_num())
     assert torch.equal(y.signbit() & ~y.isnan(), expected.signbit() & ~y.isnan())
 

@@ -117,6 +117,14 @@ def test_draws_by_rejection(name, dtype):
     same(run, tolerance=1e-5 if dtype == "float32" else 1e-9)
 
 
+def test_a_probability_in_a_tensor_draws_as_one_of_many():
+    def run(t):
+        t.manual_seed(5)
+        return t.zeros(50).bernoulli_(t.tensor(0.3)), t.zeros(50).bernoulli_(0.3), t.zeros(50).bernoulli_()
+
+    same(run)
+
+
 @pytest.mark.parametrize("name", MAKERS)
 def test_densities(name):
     same(lambda t: MAKERS[name](t).log_prob(point(t, name)), tolerance=1e-5)

@@ -106,6 +106,10 @@ def test_a_logit_outside_of_its_domain_has_no_slope():
     x = wick.tensor([-0.5, 0.5, 1.5], requires_grad=True)
     assert str(wick.autograd.grad(wick.logit(x).nan_to_num().sum(), x)[0].tolist()) == "[nan, 4.0, nan]"
     assert wick.autograd.grad(wick.logit(x, 0.25).sum(), x)[0].tolist() == [0, 4, 0]
+    inside = wick.logit(x.detach())
+    assert wick.equal(wick.logit(x, float("nan")).nan_to_num(), inside.nan_to_num())  # bounds nothing, as PyTorch's
+    for eps in -0.001, -float("inf"):  # no bound
+        assert str(wick.autograd.grad(wick.logit(x, eps).nan_to_num().sum(), x)[0].tolist()) == "[nan, 4.0, nan]"
 
 
 @pytest.mark.parametrize(

@@ -352,8 +352,7 @@ wk_status wk__draw_to(const wk_op *op, wk__generator *generator, double p, uint8
 /* Draws the mask as bytes, then one pass: x * (mask * scale). */
 wk_status wk__cpu_dropout(wk__call *c) {
   wk_tensor *mask = c->outputs[1];
-  double p = number(&c->args[WK__ARG(_dropout, p)]),
-         scale = wk__dropout_scale(c->op, p, (wk_dtype)c->args[0].tensor->dtype);
+  double p = number(&c->args[WK__ARG(_dropout, p)]), scale = wk__dropout_scale(c->op, p, c->args[0].tensor);
   bool training = is_training(c->args, c->op);
   if (!mask->storage) return WK_OK;
   fill f = {.generator = wk__generator_default_of(wk__call_device(c)), .a = 1 - p};

@@ -39,6 +39,11 @@ INLINE float fast_cos(float x) {
   return y;
 }
 
+/* The device's own functions, to some 22 bits: what PyTorch's distributions are made with. */
+INLINE float fast_log(float x) { return __nvvm_lg2_approx_f(x) * 0x1.62e430p-1f; }
+INLINE float fast_exp(float x) { return __nvvm_ex2_approx_f(x * 0x1.715476p+0f); }
+INLINE float fast_tan(float x) { return __nvvm_div_approx_f(fast_sin(x), fast_cos(x)); }
+
 /* Box and Muller, of words 2 i and 2 i + 1: the sine first. */
 INLINE void normals(const words *w, float out[4]) {
 #pragma unroll

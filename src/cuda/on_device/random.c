@@ -1,6 +1,7 @@
 /* Draws from Philox4x32-10, where PyTorch's CUDA kernels draw them: thread t's d-th draw has the counter
  * (offset / 4 + d, t) and four words, of which word j (of doubles and long integers: pair j) is element
- * t + T (4 d + j), T threads in all. With `stride` V elements are taken at a time, by ceil(V / 4) draws a turn.
+ * t + T (4 d + j), T threads in all. With `stride` V elements are taken at a time, by ceil(V / 4) draws a turn. Each
+ * call's kernel of PyTorch's has its way: bernoulli by a tensor gives a thread four neighbours, samples one word.
  *
  * In: a wk__cuda_draws.
  * Tests: tests/cuda/test_random.py. */
@@ -10,55 +11,56 @@
 /* ---- what a draw gives: doubles and long integers are two a draw, all others four ---- */
 
 INLINE bool is_wide(const wk__cuda_draws *f) {
-  return f->draw == WK__DRAW_INTEGER ? f->two_words : f->type == WK__MEMORY_F64 && f->draw != WK__DRAW_BERNOULLI;
+  return f->draw == WK__DRAW_INTEGER ? f->two_words : f->type == WK__MEMORY_F64;
 }
 
-INLINE float narrow_value(const wk__cuda_draws *f, const words *w, const float *normal, int j, int64_t at) {
+INLINE float narrow_value(const wk__cuda_draws *f, const words *w, const float *normal, int j) {
   float a = (float)f->a, b = (float)f->b, u = uniform_of(w->w[j]);
   switch (f->draw) {
     case WK__DRAW_UNIFORM:
-      u = u * (b - a) + a;
+      u = __nvvm_fma_rn_f(u, b - a, a);
       return round_to(of_float(u), f->type).f == round_to(of_float(b), f->type).f ? a : u;
     case WK__DRAW_NORMAL:
-      return normal[j] * b + a;
+      return __nvvm_fma_rn_f(normal[j], b, a);
     case WK__DRAW_EXPONENTIAL:
-      return -1.0f / a * (u >= 1.0f - 0x1p-24f ? -0x1p-24f : vf_log((vf){u})[0]);
-    case WK__DRAW_BERNOULLI_P:
-      return u <= ((const float *)f->p)[at];
+      return -1.0f / a * (u >= 1.0f - 0x1p-24f ? -0x1p-24f : fast_log(u));
+    case WK__DRAW_SLOPE:
+      return (float)__nvvm_fma_rn_d(round_to(of_float(u), f->type).f, f->b - f->a, f->a);
     case WK__DRAW_GEOMETRIC:
-      return __builtin_ceilf(vf_log((vf){u})[0] / vf_log1p((vf){-a})[0]);
+      return __builtin_ceilf(fast_log(u) / fast_log(1.0f - a));
     case WK__DRAW_CAUCHY: {
       float inside = u > 1.0f - 0x1p-23f ? 1.0f - 0x1p-23f : u < 0x1p-23f ? 0x1p-23f : u;
-      double turn = 3.141592653589793 * (inside - 0.5f);
-      return a + b * (float)(sin(turn) / cos(turn));
+      return __nvvm_fma_rn_f(b, fast_tan(0x1.921fb6p+1f * (inside - 0.5f)), a);
     }
     case WK__DRAW_LOG_NORMAL:
-      return vf_exp((vf){normal[j] * b + a})[0];
+      return fast_exp(__nvvm_fma_rn_f(normal[j], b, a));
     default:
       return u < a;
   }
 }
 
-INLINE double wide_value(const wk__cuda_draws *f, const words *w, const double *normal, int j, int64_t at) {
+INLINE double wide_value(const wk__cuda_draws *f, const words *w, const double *normal, int j) {
   double u = uniform_of_two(w->w[2 * j], w->w[2 * j + 1]);
   switch (f->draw) {
     case WK__DRAW_UNIFORM:
-      u = u * (f->b - f->a) + f->a;
+      u = __nvvm_fma_rn_d(u, f->b - f->a, f->a);
       return u == f->b ? f->a : u;
     case WK__DRAW_NORMAL:
-      return normal[j] * f->b + f->a;
+      return __nvvm_fma_rn_d(normal[j], f->b, f->a);
     case WK__DRAW_EXPONENTIAL:
       return -1.0 / f->a * (u >= 1.0 - 0x1p-53 ? -0x1p-53 : vd_log((vd){u})[0]);
     case WK__DRAW_GEOMETRIC:
       return __builtin_ceil(vd_log((vd){u})[0] / log1p(-f->a));
     case WK__DRAW_CAUCHY: {
       double turn = 3.141592653589793 * (u - 0.5);
-      return f->a + f->b * (sin(turn) / cos(turn));
+      return __nvvm_fma_rn_d(f->b, sin(turn) / cos(turn), f->a);
     }
     case WK__DRAW_LOG_NORMAL:
-      return vd_exp((vd){normal[j] * f->b + f->a})[0];
-    default:
-      return u <= ((const double *)f->p)[at];
+      return vd_exp((vd){__nvvm_fma_rn_d(normal[j], f->b, f->a)})[0];
+    case WK__DRAW_BERNOULLI:
+      return u < f->a;
+    default: /* a slope */
+      return __nvvm_fma_rn_d(u, f->b - f->a, f->a);
   }
 }
 
@@ -78,9 +80,9 @@ INLINE void give(const wk__cuda_draws *f, const words *w, const float *normal, c
   if (f->draw == WK__DRAW_INTEGER)
     put(f, at, of_int(integer_of(f, w, j)), LANE_I64);
   else if (is_wide(f))
-    put(f, at, of_double(wide_value(f, w, wide_normal, j, at)), LANE_F64);
+    put(f, at, of_double(wide_value(f, w, wide_normal, j)), LANE_F64);
   else
-    put(f, at, of_float(narrow_value(f, w, normal, j, at)), LANE_F32);
+    put(f, at, of_float(narrow_value(f, w, normal, j)), LANE_F32);
 }
 
 KERNEL(fill)(wk__cuda_draws given) {
@@ -101,6 +103,31 @@ KERNEL(fill)(wk__cuda_draws given) {
       if (j < each && at < f->n) give(f, &w, normal, wide_normal, j, at);
     }
   }
+}
+
+/* Truths as bytes, each by its own probability at `p`, of `type`, f32 or f64: four neighbours a thread. */
+KERNEL(bernoulli)(wk__cuda_draws given) {
+  const wk__cuda_draws *f = &given;
+  int64_t thread = (int64_t)block_index() * thread_count() + thread_index();
+  words w = philox(f->seed, f->offset / 4, (uint64_t)thread);
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    int64_t at = 4 * thread + j;
+    if (at >= f->n) return;
+    double p = f->type == WK__MEMORY_F64 ? ((const double *)f->p)[at] : (double)((const float *)f->p)[at];
+    ((uint8_t *)f->out)[at] = (double)uniform_of(w.w[j]) <= p;
+  }
+}
+
+/* Uniform numbers, as f32, for `range` samples of each row, one a thread: a row has `base` threads, and rows behind the
+ * first `stride` are drawn by the same threads again. */
+KERNEL(samples)(wk__cuda_draws given) {
+  const wk__cuda_draws *f = &given;
+  int64_t at = (int64_t)block_index() * thread_count() + thread_index();
+  if (at >= f->n) return;
+  uint64_t row = (uint64_t)at / f->range, sample = (uint64_t)at % f->range, rows = (uint64_t)f->stride;
+  words w = philox(f->seed, f->offset / 4 + row / rows, row % rows * (uint64_t)f->base + sample);
+  ((float *)f->out)[at] = uniform_of(w.w[0]);
 }
 
 /* Four neighbours of a mask, as bytes. */
@@ -144,7 +171,7 @@ KERNEL(mask)(wk__cuda_draws given) {
 typedef uint32_t piece __attribute__((vector_size(16)));
 
 INLINE uint32_t drop(const wk__cuda_draws *f, uint32_t bits, uint32_t kept, int type) {
-  float factor = kept & 1 ? (float)f->b : 0.0f;
+  float factor = (float)(kept & 1) * (float)f->b;
   if (type == WK__MEMORY_F32) return bits_of_float(float_of(bits) * factor);
   if (type == WK__MEMORY_F16) return to_f16(from_f16((uint16_t)bits) * factor);
   return to_bf16(from_bf16((uint16_t)bits) * factor);

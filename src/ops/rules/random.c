@@ -271,11 +271,14 @@ static double rounded_number(double x, wk_dtype dtype) {
   return wk__element_get(&bits, dtype).d;
 }
 
-/* What kept elements are multiplied with. dropout divides its mask by 1 - p in x's type, whose arithmetic for the small
- * types is f32; native_dropout multiplies with 1 / (1 - p) from double. The two may differ in the last bit. */
-double wk__dropout_scale(const wk_op *op, double p, wk_dtype dtype) {
+/* What kept elements are multiplied with. On the CPU dropout divides its mask by 1 - p in x's type, whose arithmetic
+ * for the small types is f32; native_dropout multiplies with 1 / (1 - p) from double. The two may differ in the last
+ * bit. On CUDA both multiply small types with an f32. */
+double wk__dropout_scale(const wk_op *op, double p, const wk_tensor *x) {
+  wk_dtype dtype = (wk_dtype)x->dtype;
   double keep = 1 - p;
   if (keep == 0) return 0;
+  if (x->device.type == WK_CUDA) return dtype == WK_FLOAT64 ? 1 / keep : (double)(float)(1 / (double)(float)keep);
   bool divided = op == WK__OP(_dropout) && dtype != WK_FLOAT64;
   return rounded_number(divided ? (double)(1.0f / (float)keep) : 1 / keep, dtype);
 }
@@ -283,7 +286,11 @@ double wk__dropout_scale(const wk_op *op, double p, wk_dtype dtype) {
 /* (self, p) or (self, p, train): values like self, and the mask. */
 wk_status wk__meta_dropout(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
-  if (!wk_dtype_is_floating((wk_dtype)t->dtype))
+  bool floating = wk_dtype_is_floating((wk_dtype)t->dtype);
+  if (!floating && t->device.type == WK_CUDA)
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"fused_dropout\" not implemented for '%s'",
+                   wk__dtype_legacy((wk_dtype)t->dtype));
+  if (!floating)
     return wk_fail(WK_RUNTIME_ERROR, "result type %s can't be cast to the desired output type %s",
                    wk__dtype_legacy(wk__default_dtype()), wk__dtype_legacy((wk_dtype)t->dtype));
   WK_TRY(wk__meta_like_first(c));
@@ -317,8 +324,9 @@ void wk__lower_dropout(wk__lower *l) {
 }
 
 wk_status wk__vjp_dropout(wk__vjp *v) {
-  double p = number(&v->args[WK__ARG(_dropout, p)]), scale = G ? wk__dropout_scale(v->op, p, (wk_dtype)G->dtype) : 0;
+  double p = number(&v->args[WK__ARG(_dropout, p)]);
   if (!G) return WK_OK;
+  double scale = G->device.type == WK_CUDA && p != 1 ? 1 / (1 - p) : wk__dropout_scale(v->op, p, G);
   return wk__vjp_set(v, 0, wk_native_dropout_backward(G, v->results[1], is_training(v->args, v->op) ? scale : 1));
 }
 wk_status wk__vjp_dropout_backward(wk__vjp *v) {

@@ -513,7 +513,7 @@ wk_status wk__compose_logit(wk__call *c) {
   if (z->dtype == WK_BOOL) z = wk__in_dtype(z, wk__default_dtype());
   if (z && !wk__arg_is_none(c, A_eps)) {
     double eps = c->args[A_eps].number;
-    z = wk_clamp(z, wk__v_double(eps), wk__v_double(1 - eps));
+    if (!isnan(eps)) z = wk_clamp(z, wk__v_double(eps), wk__v_double(1 - eps));
   }
   return finish(c, &scope, wk_log(wk_div(z, wk_rsub_Scalar(z, wk__v_int(1), wk__v_int(1)))));
 }
@@ -521,7 +521,7 @@ wk_status wk__compose_logit(wk__call *c) {
 /* g / (z (1 - z)) inside of eps and 1 - eps; outside 0, or NaN where there is no eps. */
 wk_status wk__vjp_logit(wk__vjp *v) {
   WK__ARGS(logit);
-  bool bounded = v->args[A_eps].tag != WK_VALUE_NONE;
+  bool bounded = v->args[A_eps].tag != WK_VALUE_NONE && !(v->args[A_eps].number < 0);
   double eps = bounded ? v->args[A_eps].number : 0;
   wk_tensor *z = ARG(A_self), *slope = wk_div(G, wk_mul(z, wk_rsub_Scalar(z, wk__v_int(1), wk__v_int(1))));
   wk_tensor *outside = wk_logical_or(wk_lt_Scalar(z, wk__v_double(eps)), wk_gt_Scalar(z, wk__v_double(1 - eps)));
