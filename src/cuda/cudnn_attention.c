@@ -186,14 +186,14 @@ static bool give(void *context, CUstream stream) {
 static void *pointer(uint64_t address) { return (void *)(uintptr_t)address; }
 static int64_t up(int64_t bytes) { return wk__ceil_div(bytes, 256) * 256; }
 
-/* The workspace: what the plan wants, then deltas, then sums. */
+/* The workspace: what the plan wants, then deltas, then sums. NULL: it has no bytes. */
 static void lay_out(giving *g, char *workspace, const wk__cudnn_attention *k) {
-  char *deltas = workspace + up(g->plan->graph.workspace);
   int64_t rows = k->batch * k->heads * k->queries;
   g->workspace = workspace;
-  g->pointers[DELTAS] = deltas, g->pointers[SUM] = deltas + up(4 * rows);
   g->pointers[SCALE] = &g->scale, g->pointers[ONE] = &g->one, g->pointers[LEAST] = &g->least;
-  if (!k->gradients) return;
+  if (!k->gradients || !workspace) return;
+  char *deltas = workspace + up(g->plan->graph.workspace);
+  g->pointers[DELTAS] = deltas, g->pointers[SUM] = deltas + up(4 * rows);
   g->sum = (uint64_t)(uintptr_t)g->pointers[SUM], g->sum_bytes = 4 * rows * k->size;
 }
 
