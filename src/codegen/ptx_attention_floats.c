@@ -101,7 +101,7 @@ static void end_rounds(attention_writer *w, rounds r) {
 
 /* Of four columns of the head, `offset` bytes behind those at a and b. */
 static void outer_of_four(attention_writer *w, int sums, int a, int b, int count, int offset) {
-  int left[4];
+  int left[4] = {0};
   for (int r = 0; r < 2 * w->tiles; r++) left[r] = load_four(w, a, 8 * r * w->pitch + offset);
   for (int c = 0; c < 2 * count; c++) {
     int right = load_four(w, b, (8 * (c / 2) + c % 2) * w->pitch + offset);
@@ -134,7 +134,7 @@ static void spread(attention_writer *w, int p, int count, int own) {
 
 /* Of four rows of B at b, by fused multiply-adds. */
 static void inner_of_four(attention_writer *w, int sums, int p, int pitch, int b, int columns) {
-  int left[4], groups = columns / 8;
+  int left[4] = {0}, groups = columns / 8;
   for (int r = 0; r < 2 * w->tiles; r++) left[r] = load_four(w, p, 8 * r * pitch);
   for (int k = 0; k < 4; k++)
     for (int q = 0; q < columns / 16; q++) {

@@ -1,7 +1,7 @@
 /* Graphs of operations that cuDNN computes as one, by its backend API (from its version 9.5.1 on). A graph is put
  * together from tensors, which are numbers, by one function for each kind of operation; then cuDNN plans it, which
- * takes it a tenth of a second, and from then on it is run on memory. Tensors have four dims. What fails, fails the graph:
- * only wk__cudnn_graph_plan says so. cudnn_attention.c is what there is. */
+ * takes it a tenth of a second, and from then on it is run on memory. Tensors have four dims. What fails, fails the
+ * graph: only wk__cudnn_graph_plan says so. cudnn_attention.c is what there is. */
 #ifndef WICK_CUDA_CUDNN_GRAPH_H
 #define WICK_CUDA_CUDNN_GRAPH_H
 

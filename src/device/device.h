@@ -130,7 +130,8 @@ typedef enum wk__recorded { WK__RECORDED, WK__NOT_NOW, WK__NOT_EVER } wk__record
 /* `begins` below: where each memory begins now, by number; it may have moved since it was noted, by a multiple of 256
  * bytes. */
 typedef struct wk__recording_type {
-  uint32_t (*settings)(void); /* another number when a setting of the device has changed, so that steps give other work */
+  uint32_t (*settings)(
+      void); /* another number when a setting of the device has changed, so that steps give other work */
   /* NULL with no error: recordings are switched off. */
   wk__recording *(*create)(wk__stream *stream);
   void (*release)(wk__recording *recording); /* work of it that was given may still run; NULL is fine */

@@ -62,8 +62,8 @@ static wk_status wrong_device(const wk__function_node *n, int input, const wk_te
   return status;
 }
 
-/* Sums what was broadcast and converts the dtype, so that the gradient is as the input was; one of no dims may come from
- * another device. */
+/* Sums what was broadcast and converts the dtype, so that the gradient is as the input was; one of no dims may come
+ * from another device. */
 static wk_status fit_gradient(const wk__function_node *n, int input, wk_tensor *grad, wk_tensor **out) {
   const wk_tensor *shape = n->shapes[input];
   bool moves = !wk__device_equal(shape->device, grad->device);
@@ -80,8 +80,7 @@ static wk_status fit_gradient(const wk__function_node *n, int input, wk_tensor *
     WK_TRY(status);
   }
   if (result.tensor->dtype != shape->dtype || moves) {
-    wk_value args[] = {
-        result, wk__v_dtype((wk_dtype)shape->dtype), {.tag = WK_VALUE_DEVICE, .device = shape->device}};
+    wk_value args[] = {result, wk__v_dtype((wk_dtype)shape->dtype), {.tag = WK_VALUE_DEVICE, .device = shape->device}};
     wk_status status = wk_call(WK__OP(_to_copy), args, NULL, &result);
     wk_value_release(&args[0]);
     WK_TRY(status);
