@@ -144,7 +144,7 @@ def test_what_has_no_such_form_is_refused():
     )
 
 
-def test_attention_stays_with_wicks_gradients():
+def test_the_debug_mode_is_the_same_switch():
     assert torch.are_deterministic_algorithms_enabled() and torch._C._cuda_switch("deterministic")
     torch.set_deterministic_debug_mode("default")
     assert not torch._C._cuda_switch("deterministic")
