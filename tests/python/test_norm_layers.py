@@ -219,3 +219,12 @@ layer(x).backward(g)
     for text in maps:
         assert re.search(r"bfloat16\[\d\] written", text) and not re.search(r"float32\[\d\] written", text)
     assert nests["_channel_sums"].count(": bfloat16[") == 2 and nests["_channel_moments"].count(": bfloat16[") == 1
+
+
+@pytest.mark.parametrize("sizes", [(0, 4, 3), (0, 4, 0), (2, 4, 0)])
+def test_group_norm_of_no_elements(sizes):
+    x = wick.randn(sizes, requires_grad=True)
+    y, mean, inverse = wick.native_group_norm(x, wick.ones(4), wick.zeros(4), sizes[0], 4, sizes[2], 2, 1e-5)
+    assert y.shape == x.shape and mean.shape == inverse.shape == (sizes[0], 2)
+    y.sum().backward()
+    assert x.grad.shape == x.shape

@@ -134,8 +134,9 @@ typedef struct groups {
 } groups;
 
 static groups groups_of(const wk_tensor *x, wk_int count) {
-  wk_int channels = wk_int_mul(x->sizes[0], x->sizes[1]);
-  return (groups){x->sizes[0], count, wk_int_floordiv(x->sizes[1], count), wk_int_floordiv(x->numel, channels)};
+  wk_int places = wk_int_of(1);
+  for (int d = 2; d < x->ndim; d++) places = wk_int_mul(places, x->sizes[d]);
+  return (groups){x->sizes[0], count, wk_int_floordiv(x->sizes[1], count), places};
 }
 static wk_value elements_of(const groups *g) { return wk__v_size(wk_int_mul(g->each, g->places)); }
 
