@@ -2,7 +2,7 @@
 #ifndef WICK_ON_DEVICE_PHILOX_H
 #define WICK_ON_DEVICE_PHILOX_H
 
-#include "cuda/on_device/values.h"
+#include "cuda/on_device/stream_functions.h"
 
 typedef struct words {
   uint32_t w[4];
@@ -28,37 +28,22 @@ INLINE double uniform_of_two(uint32_t low, uint32_t high) {
   return (double)bits * 0x1p-53 + 0x1p-54;
 }
 
-INLINE float fast_sin(float x) {
-  float y;
-  __asm__("sin.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-INLINE float fast_cos(float x) {
-  float y;
-  __asm__("cos.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-/* The device's own functions, to some 22 bits: what PyTorch's distributions are made with. */
-INLINE float fast_log(float x) { return __nvvm_lg2_approx_f(x) * 0x1.62e430p-1f; }
-INLINE float fast_exp(float x) { return __nvvm_ex2_approx_f(x * 0x1.715476p+0f); }
-INLINE float fast_tan(float x) { return __nvvm_div_approx_f(fast_sin(x), fast_cos(x)); }
-
 /* Box and Muller, of words 2 i and 2 i + 1: the sine first. */
 INLINE void normals(const words *w, float out[4]) {
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
     float u = uniform_of(w->w[i]), v = __nvvm_fma_rn_f((float)w->w[i + 1], 0x1.921fb6p-30f, 0x1.921fb6p-31f);
-    float s = __nvvm_sqrt_rn_f(-2.0f * vf_log((vf){u})[0]);
+    float s = __nvvm_sqrt_rn_f(-2.0f * log_f32(u));
     out[i] = s * fast_sin(v);
     out[i + 1] = s * fast_cos(v);
   }
 }
 INLINE void normals_of_two(const words *w, double out[2]) {
   double u = uniform_of_two(w->w[0], w->w[1]), v = 2 * uniform_of_two(w->w[2], w->w[3]);
-  double s = __nvvm_sqrt_rn_d(-2.0 * vd_log((vd){u})[0]);
-  out[0] = s * sin(v * 3.141592653589793);
-  out[1] = s * cos(v * 3.141592653589793);
+  double s = __nvvm_sqrt_rn_d(-2.0 * log_f64(u)), sine, cosine;
+  turn_f64(v, &sine, &cosine);
+  out[0] = s * sine;
+  out[1] = s * cosine;
 }
 
 #endif

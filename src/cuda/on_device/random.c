@@ -48,15 +48,13 @@ INLINE double wide_value(const wk__cuda_draws *f, const words *w, const double *
     case WK__DRAW_NORMAL:
       return __nvvm_fma_rn_d(normal[j], f->b, f->a);
     case WK__DRAW_EXPONENTIAL:
-      return -1.0 / f->a * (u >= 1.0 - 0x1p-53 ? -0x1p-53 : vd_log((vd){u})[0]);
+      return -1.0 / f->a * (u >= 1.0 - 0x1p-53 ? -0x1p-53 : log_f64(u));
     case WK__DRAW_GEOMETRIC:
-      return __builtin_ceil(vd_log((vd){u})[0] / log1p(-f->a));
-    case WK__DRAW_CAUCHY: {
-      double turn = 3.141592653589793 * (u - 0.5);
-      return __nvvm_fma_rn_d(f->b, sin(turn) / cos(turn), f->a);
-    }
+      return __builtin_ceil(log_f64(u) / log1p(-f->a));
+    case WK__DRAW_CAUCHY:
+      return __nvvm_fma_rn_d(f->b, tan_f64(3.141592653589793 * (u - 0.5)), f->a);
     case WK__DRAW_LOG_NORMAL:
-      return vd_exp((vd){__nvvm_fma_rn_d(normal[j], f->b, f->a)})[0];
+      return exp_f64(__nvvm_fma_rn_d(normal[j], f->b, f->a));
     case WK__DRAW_BERNOULLI:
       return u < f->a;
     default: /* a slope */
