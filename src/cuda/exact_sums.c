@@ -22,40 +22,20 @@ bool wk__cuda_sums_exactly(const wk__nest *nest) {
   return false;
 }
 
-/* The memory that an access's buffer spans, whatever of it is the buffer's. */
-typedef struct span {
-  char *from;
-  int64_t places, item;
-  bool is_double;
-} span;
-
-static span span_of(const wk__nest *nest, const wk__binding *b, const wk__launch *launch, int access) {
-  int buffer = nest->accesses[access].buffer, dtype = nest->buffers[buffer].dtype;
-  const wk__launch_buffer *t = &launch->buffers[buffer];
-  const int64_t *sizes = t->sizes ? t->sizes : launch->sizes;
-  int ndim = t->sizes ? nest->accesses[access].ndim : launch->ndim;
-  span s = {
-      .from = b->base[access], .places = 1, .item = wk__shape_item(nest, access), .is_double = dtype == WK_FLOAT64};
-  for (int d = 0; d < ndim; d++) {
-    int64_t reach = wk__max(sizes[d] - 1, 0) * t->strides[d];
-    if (reach < 0) s.from += reach * s.item;
-    s.places += reach < 0 ? -reach : reach;
-  }
-  return s;
-}
-
 static int64_t up(int64_t bytes) { return wk__ceil_div(bytes, 256) * 256; }
-static int64_t largest_bytes(const span *s) { return up(4 * s->places); }
-static int64_t sums_bytes(const span *s) { return up((s->is_double ? 16 : 8) * s->places); }
+static int64_t largest_bytes(int64_t places) { return up(4 * places); }
+static int64_t sums_bytes(int64_t places, int dtype) { return up((dtype == WK_FLOAT64 ? 16 : 8) * places); }
+static int dtype_of(const wk__nest *nest, int access) { return nest->buffers[nest->accesses[access].buffer].dtype; }
 
 /* Where the memory of an access lies; of one behind the last: how much there is. */
 static int64_t offset_of(const wk__nest *nest, const wk__binding *b, const wk__launch *launch, int access) {
   int64_t at = 0;
   for (int v = 0; v < nest->instr_count; v++) {
     if (!adds_floats(nest, &nest->instrs[v])) continue;
-    if (nest->instrs[v].extra == access) return at;
-    span s = span_of(nest, b, launch, nest->instrs[v].extra);
-    at += largest_bytes(&s) + sums_bytes(&s);
+    int added = nest->instrs[v].extra;
+    if (added == access) return at;
+    int64_t places = wk__shape_span_of(nest, b, launch, added).places;
+    at += largest_bytes(places) + sums_bytes(places, dtype_of(nest, added));
   }
   return at;
 }
@@ -70,26 +50,26 @@ static int64_t bits_of(const wk__binding *b) {
 int64_t wk__cuda_exact_arg(const wk__nest *nest, const wk__binding *b, const wk__launch *launch, const wk__ptx_arg *arg,
                            const void *memory) {
   if (arg->kind == WK__PTX_BITS) return bits_of(b);
-  span s = span_of(nest, b, launch, arg->a);
-  if (arg->kind == WK__PTX_PLACES) return (int64_t)(uintptr_t)s.from;
+  wk__shape_span span = wk__shape_span_of(nest, b, launch, arg->a);
+  if (arg->kind == WK__PTX_PLACES) return (int64_t)(uintptr_t)span.from;
   int64_t at = (int64_t)(uintptr_t)memory + offset_of(nest, b, launch, arg->a);
-  return arg->kind == WK__PTX_LARGEST ? at : at + largest_bytes(&s);
+  return arg->kind == WK__PTX_LARGEST ? at : at + largest_bytes(span.places);
 }
 
 /* ---- launches ---- */
 
 static wk_status end(wk__cuda_stream *s, const wk__nest *nest, const wk__binding *b, const wk__launch *launch,
                      int access, const char *memory) {
-  int dtype = nest->buffers[nest->accesses[access].buffer].dtype;
+  int dtype = dtype_of(nest, access);
   const char *kernel = dtype == WK_FLOAT64   ? "kernel_end_f64"
                        : dtype == WK_FLOAT32 ? "kernel_end_f32"
                        : dtype == WK_FLOAT16 ? "kernel_end_f16"
                                              : "kernel_end_bf16";
-  span at = span_of(nest, b, launch, access);
+  wk__shape_span at = wk__shape_span_of(nest, b, launch, access);
   const char *largest = memory + offset_of(nest, b, launch, access);
   wk__exact_end words = {.out = (uint64_t)(uintptr_t)at.from,
                          .largest = (uint64_t)(uintptr_t)largest,
-                         .sums = (uint64_t)(uintptr_t)(largest + largest_bytes(&at)),
+                         .sums = (uint64_t)(uintptr_t)(largest + largest_bytes(at.places)),
                          .places = at.places,
                          .bits = bits_of(b)};
   enum { MOST_BLOCKS = 1 << 16 };
@@ -112,16 +92,11 @@ static wk_status run(const wk__cuda_kernel *const kernels[2], wk__cuda_stream *s
   return WK_OK;
 }
 
-static bool uses_scratch(const wk__ptx_shape *shape) {
-  return shape->phased || shape->mode == WK__PTX_PARTS || shape->mode == WK__PTX_COLUMN_PARTS ||
-         shape->mode == WK__PTX_SCAN_PARTS;
-}
-
 wk_status wk__cuda_exact_launch(wk__cuda_native *native, wk__cuda_stream *s, const wk__nest *nest, const wk__binding *b,
                                 const wk__launch *launch, bool *out_done) {
   wk__ptx_shape shape;
   const wk__cuda_kernel *kernels[2] = {NULL, NULL};
-  bool can = wk__shape_of(nest, s->device, b, &shape) && !uses_scratch(&shape);
+  bool can = wk__shape_of(nest, s->device, b, &shape) && wk__shape_whole(shape.mode) == shape.mode;
   for (int n = 0; can && n < 2; n++) {
     shape.adds = n == 0 ? WK__PTX_LARGEST_ADDED : WK__PTX_ADDS_EXACTLY;
     kernels[n] = wk__cuda_kernel_now(native, nest, s, &shape);

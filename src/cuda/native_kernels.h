@@ -1,4 +1,4 @@
-/* Kernels of tier 1 by the shape of their launches: shared by what gives one launch (native.c), many as one
+/* Kernels of tier 1 by the shape of their launches: shared by what gives one launch (native_launch.c), many as one
  * (together.c), and one behind a product (behind.c). */
 #ifndef WICK_CUDA_NATIVE_KERNELS_H
 #define WICK_CUDA_NATIVE_KERNELS_H
@@ -45,6 +45,18 @@ bool wk__cuda_kernel_fits(const wk__cuda_kernel *kernel, const wk__binding *bind
 /* Gives a launch of one kernel to the stream. scratch: memory for what its arguments lie in; NULL: it has none. */
 WK_MUST_USE wk_status wk__cuda_give_kernel(const wk__cuda_kernel *kernel, wk__cuda_stream *stream,
                                            const wk__binding *binding, const wk__launch *launch, void *scratch);
+/* The kernels of a launch in their order: one; or parts of rows and what folds them, phase by phase. */
+enum { WK__CUDA_MOST_KERNELS = 2 * WK__PTX_MOST_PHASES };
+typedef struct wk__cuda_sequence {
+  const wk__cuda_kernel *in_turn[WK__CUDA_MOST_KERNELS];
+  int count;
+  int64_t scratch; /* bytes that they hand on states in */
+} wk__cuda_sequence;
+/* False: one of them is not there, or has not the shared memory that it needs. now: they are waited for. */
+bool wk__cuda_find_sequence(wk__cuda_native *native, const wk__nest *nest, const wk__cuda_stream *stream,
+                            const wk__binding *binding, const wk__ptx_shape *shape, bool now, wk__cuda_sequence *out);
+WK_MUST_USE wk_status wk__cuda_give_sequence(const wk__cuda_sequence *sequence, wk__cuda_stream *stream,
+                                             const wk__binding *binding, const wk__launch *launch);
 /* Blocks of a launch. */
 int64_t wk__cuda_blocks_of(const wk__cuda_kernel *kernel, const wk__binding *binding);
 /* The kernel's arguments, and which of them are addresses of the caller's: how many. Words count from `first`. */

@@ -2,6 +2,23 @@
  * (codegen/ptx.h). Tests: tests/cuda/test_ptx.py. */
 #include "cuda/shape.h"
 
+wk__shape_span wk__shape_span_of(const wk__nest *nest, const wk__binding *b, const wk__launch *launch, int a) {
+  const wk__access *access = &nest->accesses[a];
+  const wk__launch_buffer *buffer = &launch->buffers[access->buffer];
+  bool all = access->has_indirect || access->may_leave;
+  const int64_t *sizes = !all ? b->size : buffer->sizes ? buffer->sizes : launch->sizes;
+  const int64_t *strides = all ? buffer->strides : b->stride[a];
+  int count = !all ? b->p + b->r : buffer->sizes ? access->ndim : launch->ndim;
+  int64_t item = wk__shape_item(nest, a);
+  wk__shape_span span = {.from = (char *)b->base[a] + (all ? 0 : b->start[a]) * item, .places = 1};
+  for (int d = 0; d < count; d++) {
+    int64_t reach = wk__max(sizes[d] - 1, 0) * strides[d];
+    if (reach < 0) span.from += reach * item;
+    span.places += reach < 0 ? -reach : reach;
+  }
+  return span;
+}
+
 /* Another element in each place of the loops: not a row or a column that is used again. */
 static bool is_as_large(const wk__binding *b, int access) {
   for (int d = 0; d < b->p; d++)
@@ -73,16 +90,19 @@ static bool lies_in_columns(const wk__nest *nest, const wk__cuda_device *d, cons
   return balance > 0;
 }
 
+static bool has_parts(const wk__nest *nest, const wk__binding *b) {
+  return wk__shape_chunks(b) > 1 &&
+         (wk__ptx_is_reduced_once(nest) || wk__ptx_phases_of(nest).count <= WK__PTX_MOST_PHASES);
+}
+
 /* Rows that few warps would have to themselves. */
 bool wk__shape_goes_in_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
-  return wk__shape_chunks(b) > MOST_WARPS && wk__shape_count(b, 0, b->p) < d->multiprocessors &&
-         (wk__ptx_is_reduced_once(nest) || wk__ptx_phases_of(nest).count <= WK__PTX_MOST_PHASES);
+  return wk__shape_chunks(b) > MOST_WARPS && wk__shape_count(b, 0, b->p) < d->multiprocessors && has_parts(nest, b);
 }
 
 /* Columns of several chunks whose blocks would be few. */
 static bool goes_in_column_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
-  return wk__ceil_div(wk__shape_count(b, 0, b->p), WK__REDUCE_LANES) <= d->multiprocessors && wk__shape_chunks(b) > 1 &&
-         (wk__ptx_is_reduced_once(nest) || wk__ptx_phases_of(nest).count <= WK__PTX_MOST_PHASES);
+  return wk__ceil_div(wk__shape_count(b, 0, b->p), WK__REDUCE_LANES) <= d->multiprocessors && has_parts(nest, b);
 }
 
 /* A thread holds what is computed of each of its elements at once. What is computed of a row alone does not count, but
@@ -169,6 +189,16 @@ static void set_scan(const wk__nest *nest, const wk__binding *b, wk__ptx_shape *
   if (s->each == 8 && wk__shape_length(b) % STEP == 0 && rows_are_in_pieces(nest, b)) s->each = STEP, s->vectors = true;
 }
 
+/* The mode of rows of chunks that do not stay in registers, and the warps that have a row or its part. */
+static void set_chunks(const wk__nest *nest, const wk__binding *b, int mode, wk__ptx_shape *s) {
+  bool parts = mode == WK__PTX_PARTS || mode == WK__PTX_COLUMN_PARTS;
+  s->mode = (uint8_t)mode;
+  s->phased = parts && !wk__ptx_is_reduced_once(nest);
+  s->warps = mode == WK__PTX_LONG_ROWS ? (uint8_t)wk__min(wk__shape_chunks(b), MOST_WARPS)
+             : mode == WK__PTX_PARTS   ? 1
+                                       : WK__REDUCE_LANES;
+}
+
 static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
   int64_t rounds = wk__ceil_div(wk__shape_length(b), WK__REDUCE_LANES), most = most_rounds(nest);
   if (rounds == 0) return false;
@@ -187,17 +217,14 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
     s->each = (uint8_t)wk__shape_length(b);
   }
   if (is_short || (in_registers && !columns)) return true;
-  s->mode = columns ? WK__PTX_COLUMNS : parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS;
-  s->phased = s->mode == WK__PTX_PARTS && !wk__ptx_is_reduced_once(nest);
+  if (columns)
+    set_chunks(nest, b, goes_in_column_parts(nest, d, b) ? WK__PTX_COLUMN_PARTS : WK__PTX_COLUMNS, s);
+  else
+    set_chunks(nest, b, parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS, s);
   s->carries = b->r == 2 && b->size[b->p + 1] >= WK__REDUCE_LANES;
   s->each = LARGE_STEP; /* of several loops: coordinates */
   if (is_light(nest, b) && b->r == 1) s->each = step_of(nest);
   if (is_light(nest, b) && s->carries) s->each = (uint8_t)wk__min(step_of(nest), 2 * LARGE_STEP);
-  s->warps = columns ? 32 : parts ? 1 : (uint8_t)wk__min(wk__shape_chunks(b), MOST_WARPS);
-  if (columns && goes_in_column_parts(nest, d, b)) {
-    s->mode = WK__PTX_COLUMN_PARTS;
-    s->phased = !wk__ptx_is_reduced_once(nest);
-  }
   return true;
 }
 
@@ -309,17 +336,29 @@ typedef struct ways {
   int count;
 } ways;
 
-/* As the usual shape, with other warps and elements; `keeps`: long rows, in shared memory. */
-static void try_shape(ways *w, int mode, int64_t warps, int64_t each, bool keeps) {
-  wk__ptx_shape s = w->out[0];
+/* What of a shape follows from the rest; keeps: long rows, in shared memory. */
+static void add_way(ways *w, wk__ptx_shape s, bool keeps) {
   if (w->count == WK__SHAPE_WAYS) return;
-  s.mode = (uint8_t)mode, s.warps = (uint8_t)warps, s.each = (uint8_t)each;
   s.kept = 0, s.vectors = false, s.tile = 0;
   if (keeps) keep_rows(w->nest, w->device, w->b, &s);
   s.whole = w->nest->reduction_dims > 0 && is_whole(w->b, &s);
   for (int i = 0; i < w->count; i++)
     if (memcmp(&w->out[i], &s, sizeof s) == 0) return;
   w->out[w->count++] = s;
+}
+
+/* As the usual shape, with other warps and elements. */
+static void try_shape(ways *w, int mode, int64_t warps, int64_t each, bool keeps) {
+  wk__ptx_shape s = w->out[0];
+  s.mode = (uint8_t)mode, s.warps = (uint8_t)warps, s.each = (uint8_t)each;
+  add_way(w, s, keeps);
+}
+
+/* Chunks in another mode. */
+static void try_chunks(ways *w, int mode) {
+  wk__ptx_shape s = w->out[0];
+  set_chunks(w->nest, w->b, mode, &s);
+  add_way(w, s, true);
 }
 
 static void try_vectors(ways *w) {
@@ -340,14 +379,32 @@ static void try_rows(ways *w) {
   }
 }
 
+/* Steps of more elements or fewer. */
+static void try_steps(ways *w) {
+  const wk__ptx_shape usual = w->out[0];
+  if (usual.each > LARGE_STEP) try_shape(w, usual.mode, usual.warps, usual.each / 2, true);
+  if (usual.each < WK__PTX_MAX_EACH && w->b->r == 1) try_shape(w, usual.mode, usual.warps, 2 * usual.each, true);
+}
+
 static void try_long_rows(ways *w) {
   const wk__ptx_shape usual = w->out[0];
   int64_t most_warps = wk__min(wk__shape_chunks(w->b), MOST_WARPS);
   if (usual.kept) try_shape(w, usual.mode, usual.warps, usual.each, false);
-  if (usual.each > LARGE_STEP) try_shape(w, usual.mode, usual.warps, usual.each / 2, true);
-  if (usual.each < WK__PTX_MAX_EACH && w->b->r == 1) try_shape(w, usual.mode, usual.warps, 2 * usual.each, true);
+  try_steps(w);
   if (usual.warps >= 4) try_shape(w, usual.mode, usual.warps / 2, usual.each, true);
   if (usual.warps > 1 && 2 * usual.warps <= most_warps) try_shape(w, usual.mode, 2 * usual.warps, usual.each, true);
+  if (has_parts(w->nest, w->b)) try_chunks(w, WK__PTX_PARTS);
+}
+
+/* Rows, or rows that lie side by side, in parts or as blocks have them whole. */
+static void try_parts(ways *w) {
+  int mode = w->out[0].mode;
+  bool columns = mode != WK__PTX_PARTS, parts = has_parts(w->nest, w->b);
+  try_steps(w);
+  if (mode == WK__PTX_COLUMN_PARTS) try_chunks(w, WK__PTX_COLUMNS);
+  if (mode == WK__PTX_COLUMNS && parts) try_chunks(w, WK__PTX_COLUMN_PARTS);
+  if (wk__shape_chunks(w->b) * 64 <= (int64_t)w->device->shared_most) try_chunks(w, WK__PTX_LONG_ROWS);
+  if (columns && parts) try_chunks(w, WK__PTX_PARTS);
 }
 
 int wk__shape_ways(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *b,
@@ -357,6 +414,8 @@ int wk__shape_ways(const wk__nest *nest, const wk__cuda_device *device, const wk
   if (usual->mode == WK__PTX_POINTWISE || usual->mode == WK__PTX_TILES) try_vectors(&w);
   if (usual->mode == WK__PTX_ROWS || usual->mode == WK__PTX_SHORT_ROWS) try_rows(&w);
   if (usual->mode == WK__PTX_LONG_ROWS) try_long_rows(&w);
+  if (usual->mode == WK__PTX_PARTS || usual->mode == WK__PTX_COLUMNS || usual->mode == WK__PTX_COLUMN_PARTS)
+    try_parts(&w);
   if (usual->mode == WK__PTX_SCANS && usual->warps == 1)
     for (int64_t each = LARGE_STEP; each <= 4 * LARGE_STEP; each *= 2) try_shape(&w, usual->mode, 1, each, false);
   return w.count;

@@ -20,6 +20,27 @@ static inline int64_t wk__shape_chunks(const wk__binding *b) {
 static inline int64_t wk__shape_item(const wk__nest *nest, int access) {
   return (int64_t)wk__dtypes[nest->buffers[nest->accesses[access].buffer].dtype].size;
 }
+/* What folds the chunks that a mode leaves as parts in memory; of others themselves. */
+static inline int wk__shape_whole(int mode) {
+  switch (mode) {
+    case WK__PTX_PARTS:
+      return WK__PTX_WHOLE;
+    case WK__PTX_COLUMN_PARTS:
+      return WK__PTX_COLUMN_WHOLE;
+    case WK__PTX_SCAN_PARTS:
+      return WK__PTX_SCANS;
+    default:
+      return mode;
+  }
+}
+
+/* The memory that a launch may touch by an access: by an index or beyond an edge, all that its buffer spans. */
+typedef struct wk__shape_span {
+  char *from;
+  int64_t places; /* elements */
+} wk__shape_span;
+wk__shape_span wk__shape_span_of(const wk__nest *nest, const wk__binding *binding, const wk__launch *launch,
+                                 int access);
 
 /* Bytes of shared memory that the rows of a shape's kept accesses take; out_at: where access `of` begins, if not NULL.
  */
@@ -31,8 +52,9 @@ bool wk__shape_goes_in_parts(const wk__nest *nest, const wk__cuda_device *device
 /* False: the launch is the interpreter's. */
 bool wk__shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *binding, wk__ptx_shape *out);
 /* The shapes that would do for a launch, with the same bits, the usual one first: how many. A row may have more warps
- * or fewer, a thread more elements or fewer, and what is read across may go without tiles. */
-enum { WK__SHAPE_WAYS = 6 };
+ * or fewer, a thread more elements or fewer, rows may be taken whole or in parts, side by side or one by one, and what
+ * is read across may go without tiles. */
+enum { WK__SHAPE_WAYS = 8 };
 int wk__shape_ways(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *binding,
                    const wk__ptx_shape *usual, wk__ptx_shape out[static WK__SHAPE_WAYS]);
 /* Of a pointwise launch over rows and columns, whose threads have pieces of rows (wk__ptx_behind). */

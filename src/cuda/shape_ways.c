@@ -91,34 +91,21 @@ static bool make_key(const wk__nest *nest, const wk__cuda_device *d, const kind 
 
 /* ---- timing ---- */
 
-/* The bytes of a buffer that a launch may touch. */
-static void range_of(const wk__nest *nest, const wk__binding *b, const wk__launch *launch, int a, intptr_t out[2]) {
-  const wk__launch_buffer *buffer = &launch->buffers[nest->accesses[a].buffer];
-  bool by_index = nest->accesses[a].has_indirect;
-  int64_t first = by_index ? 0 : b->start[a], last = first;
-  int count = by_index ? nest->accesses[a].ndim : b->p + b->r;
-  for (int d = 0; d < count; d++) {
-    int64_t size = by_index ? buffer->sizes[d] : b->size[d];
-    int64_t reach = (by_index ? buffer->strides[d] : b->stride[a][d]) * (size - 1);
-    *(reach < 0 ? &first : &last) += reach;
-  }
-  int64_t item = wk__shape_item(nest, a);
-  out[0] = (intptr_t)b->base[a] + first * item;
-  out[1] = (intptr_t)b->base[a] + (last + 1) * item;
+static bool overlap(const wk__nest *nest, const wk__binding *b, const wk__launch *launch, int one, int other) {
+  wk__shape_span x = wk__shape_span_of(nest, b, launch, one), y = wk__shape_span_of(nest, b, launch, other);
+  return x.from < y.from + y.places * wk__shape_item(nest, other) &&
+         y.from < x.from + x.places * wk__shape_item(nest, one);
 }
 
 /* It gives the same another time: what is written is not read, and nothing is added to it. */
 static bool may_be_repeated(const wk__nest *nest, const wk__binding *b, const wk__launch *launch) {
-  intptr_t written[2], read[2];
   for (int64_t v = 1; v < nest->instr_count; v++)
     if (nest->instrs[v].op == WK__LOOP_store_add) return false;
   for (int i = 0; i < b->access_count; i++) {
     if (!nest->buffers[nest->accesses[i].buffer].written) continue;
-    range_of(nest, b, launch, i, written);
     for (int j = 0; j < b->access_count; j++) {
       bool same = nest->accesses[j].buffer == nest->accesses[i].buffer;
-      range_of(nest, b, launch, j, read);
-      if (!same && written[0] < read[1] && read[0] < written[1]) return false;
+      if (!same && overlap(nest, b, launch, i, j)) return false;
     }
   }
   for (int64_t v = 1; v < nest->instr_count; v++) {
@@ -128,11 +115,11 @@ static bool may_be_repeated(const wk__nest *nest, const wk__binding *b, const wk
   return true;
 }
 
-static bool give_runs(const wk__cuda_kernel *k, wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
-                      CUevent begin, CUevent end, float *out) {
+static bool give_runs(const wk__cuda_sequence *sequence, wk__cuda_stream *s, const wk__binding *b,
+                      const wk__launch *launch, CUevent begin, CUevent end, float *out) {
   for (int run = 0; run <= RUNS; run++) {
     if (run == 1 && wk__cuda.cuEventRecord(begin, s->handle)) return false;
-    if (wk__cuda_give_kernel(k, s, b, launch, NULL) != WK_OK) return false;
+    if (wk__cuda_give_sequence(sequence, s, b, launch) != WK_OK) return false;
   }
   return !wk__cuda.cuEventRecord(end, s->handle) && !wk__cuda.cuEventSynchronize(end) &&
          !wk__cuda.cuEventElapsedTime(out, begin, end);
@@ -146,8 +133,9 @@ static int time_all(wk__cuda_native *native, wk__cuda_stream *s, const wk__nest 
   float least = 0, now;
   if (!wk__cuda.cuEventCreate(&begin, 0) && !wk__cuda.cuEventCreate(&end, 0))
     for (int i = 0; i < count; i++) {
-      const wk__cuda_kernel *k = wk__cuda_kernel_now(native, nest, s, &shapes[i]);
-      if (!k || !wk__cuda_kernel_fits(k, b) || !give_runs(k, s, b, launch, begin, end, &now)) continue;
+      wk__cuda_sequence kernels;
+      if (!wk__cuda_find_sequence(native, nest, s, b, &shapes[i], true, &kernels)) continue;
+      if (!give_runs(&kernels, s, b, launch, begin, end, &now)) continue;
       if (least == 0 || now < (best == 0 ? MARGIN : 1) * least) least = now, best = i;
     }
   if (begin) (void)wk__cuda.cuEventDestroy_v2(begin);

@@ -36,14 +36,27 @@ for n in (4100, 8192, 20_000):
 check("layer_norm 8192", lambda x: F.layer_norm(x, (8192,)), torch.randn(6, 8192).bfloat16())
 """
 
+# Few rows of many chunks; rows that lie side by side, whole and in parts.
+CHUNKS = """
+x = torch.randn(2, 70_000)
+check("softmax in parts", lambda x: x.softmax(-1), x)
+check("sums in parts", lambda x: (x.sum(-1), x.argmax(-1)), x)
+for n, rows in ((40, 200), (4100, 40), (9000, 3)):
+    x = torch.randn(n, rows)
+    check(f"columns {n}", lambda x: (x.sum(0), x.argmax(0), x.std(0)), x)
+    check(f"columns of softmax {n}", lambda x: x.softmax(0), x)
+    check(f"columns of two loops {n}", lambda x: x.sum((0, 1)), x.reshape(n // 4, 4, rows))
+check("columns of 16 bits", lambda x: x.sum(0), torch.randn(3000, 64).bfloat16())
+"""
+
 
 def run(program, **variables):
     command = [sys.executable, "-c", program]
     return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("shape", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("calls", [ELEMENTS, ROWS, LONG], ids=["elements", "rows", "long"])
+@pytest.mark.parametrize("shape", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("calls", [ELEMENTS, ROWS, LONG, CHUNKS], ids=["elements", "rows", "long", "chunks"])
 def test_each_shape_gives_the_same_bits(calls, shape):
     done = run(PROGRAM % calls, WICK_CUDA_TIER="1", WICK_CUDA_SHAPE=str(shape))
     assert done.stdout.strip() == "wrong: []", done.stdout[-2000:] + done.stderr[-2000:]
@@ -54,9 +67,10 @@ def kernels_of(calls, shape):
     return {text.split(".reqntid")[0] for text in done.stderr.split(".version")}
 
 
-def test_other_shapes_are_other_kernels():
-    usual = kernels_of(ELEMENTS, "0")
-    assert len(usual) > 10 and len(kernels_of(ELEMENTS, "1") - usual) > 5
+@pytest.mark.parametrize("calls", [ELEMENTS, CHUNKS], ids=["elements", "chunks"])
+def test_other_shapes_are_other_kernels(calls):
+    usual = kernels_of(calls, "0")
+    assert len(usual) > 10 and len(kernels_of(calls, "1") - usual) > 5
 
 
 TUNED = """
