@@ -390,6 +390,7 @@ static void try_long_rows(ways *w) {
   const wk__ptx_shape usual = w->out[0];
   int64_t most_warps = wk__min(wk__shape_chunks(w->b), MOST_WARPS);
   if (usual.kept) try_shape(w, usual.mode, usual.warps, usual.each, false);
+  if (w->b->r == 1) try_shape(w, usual.mode, usual.warps, WK__PTX_MAX_EACH, true); /* vectors of what is kept */
   try_steps(w);
   if (usual.warps >= 4) try_shape(w, usual.mode, usual.warps / 2, usual.each, true);
   if (usual.warps > 1 && 2 * usual.warps <= most_warps) try_shape(w, usual.mode, 2 * usual.warps, usual.each, true);

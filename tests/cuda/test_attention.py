@@ -230,6 +230,15 @@ def test_nothing_to_do(sizes, dtype):
     assert all(g.abs().sum().item() == 0 for g in grads)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("keys", [0, 70])
+def test_threads_do_not_race(monkeypatch, keys, dtype):
+    monkeypatch.setenv("WICK_EMULATOR_RACES", "1")  # without keys nothing waits for the queries' copies
+    q, k, v, grad = operands(1, 2, 2, 70, keys, 64, dtype)
+    run(q, k, v, grad)
+    torch.cuda.synchronize()
+
+
 def test_what_does_not_fit_is_taken_apart():
     torch.manual_seed(1)
     for dtype, size, other in (
