@@ -46,6 +46,7 @@ typedef struct staged_loop {
   wk__tile loop, end;
   wk__tile first_load, first_product; /* in front of it, in it */
   int rounds, slots;                  /* rounds that copies are ahead */
+  bool changes_sums;                  /* between products */
   bool late;                          /* products of the round before may read while the next copies begin */
   int bytes;                          /* of a slot */
   int rings[MAX_RINGS], count;
@@ -76,6 +77,7 @@ typedef struct tile_writer {
   int done; /* label of the kernel's end */
   bool unsupported;
   bool approximates; /* there are products on tensor cores, whose bits are theirs: exponentials are the device's, too */
+  int stages;        /* of loops */
   bool has_groups;   /* products of warpgroups */
   ring rings[MAX_RINGS];
   staged_loop staged[MAX_STAGED];

@@ -7,8 +7,8 @@
  *
  * A round: its copies have arrived (a barrier); its first product begins; those of the round before are done (a
  * barrier), so that the next copies may go to their slot. Where sums are changed between products, the compiler of PTX
- * does not let them wait for a part of the products that are under way: there is a slot more, and the next copies go to
- * that of two rounds before. Test: tests/cuda/test_tiles.py. */
+ * does not let them wait for a part of the products that are under way: with three slots the next copies go to that of
+ * two rounds before, with two they begin when all products are done. Test: tests/cuda/test_tiles.py. */
 #include "codegen/ptx_groups.h"
 #include "codegen/ptx_tile_internal.h"
 
@@ -42,17 +42,23 @@ static bool may_be_copied(tile_writer *w, wk__tile v) {
   if (i->op != WK__TILE_load || !is_matrix_of_halves(&i->type) || !leaves_zeros(w, i)) return false;
   int d = fast_dim(w, i->operands[0]), bits = log2_of(PIECE / 2);
   progress p = progress_of(w, i->operands[0], d, bits, 0);
-  if (i->type.shape[d] < LEAST_EXTENT || p.how != NEXT || p.zeros < bits) return false;
+  bool has_pieces = log2_of(wk__tile_elements(&i->type)) >= w->thread_bits + bits; /* one a thread */
+  if (!has_pieces || i->type.shape[d] < LEAST_EXTENT || p.how != NEXT || p.zeros < bits) return false;
   if (i->operands[1] && progress_of(w, i->operands[1], d, bits, 0).how != SAME) return false;
   return is_read_by_groups(w, v, 0);
 }
 
-/* A loop has as many slots as there are stages, and three where two of them are read at a time. */
+static bool is_late(const tile_writer *w, wk__tile loop, wk__tile end) {
+  return w->stages > 2 && changes_sums(w, loop, end);
+}
+
+/* A loop has as many slots as there are stages. */
 void wanted_rounds(tile_writer *w, uint8_t *rounds, int stages) {
+  w->stages = stages;
   for (wk__tile loop = 1; loop < w->k->count && stages > 1; loop++) {
     if (instr_at(w, loop)->op != WK__TILE_for) continue;
     wk__tile end = wk__tile_region_end(w->k, loop);
-    int ahead = stages - (changes_sums(w, loop, end) && stages > 2 ? 2 : 1);
+    int ahead = stages - (is_late(w, loop, end) ? 2 : 1);
     for (wk__tile v = instr_at(w, loop)->next; v != end; v = instr_at(w, v)->next)
       if (may_be_copied(w, v)) rounds[v] = (uint8_t)ahead;
   }
@@ -83,6 +89,13 @@ static bool has_one_reader(const tile_writer *w, wk__tile v) {
   return uses == 1;
 }
 
+static bool is_read_behind(const tile_writer *w, wk__tile v, wk__tile end) {
+  for (wk__tile u = end; u < w->k->count; u++)
+    for (int o = 0; o < 4; o++)
+      if (instr_at(w, u)->operands[o] == v) return true;
+  return false;
+}
+
 /* The carries of a ring that begins with `head`, in their order, and its load in the loop: -> how many; 0: none. */
 static int follow_chain(const tile_writer *w, wk__tile loop, wk__tile end, wk__tile head,
                         wk__tile chain[WK__TILE_MOST_AHEAD], wk__tile *out_load) {
@@ -96,7 +109,8 @@ static int follow_chain(const tile_writer *w, wk__tile loop, wk__tile end, wk__t
     v = next;
   }
   *out_load = v;
-  if (v < loop || !has_one_reader(w, v) || !is_copied(w, v, NULL) || !is_read_by_groups(w, head, 0)) return 0;
+  if (v < loop || !has_one_reader(w, v) || !is_copied(w, v, NULL)) return 0;
+  if (!is_read_by_groups(w, head, 0) || is_read_behind(w, head, end)) return 0;
   for (int n = 0; n < count; n++) {
     wk__tile first = instr_at(w, chain[n])->operands[0];
     if (!first || !has_one_reader(w, first) || !is_copied(w, first, &w->layouts[w->own[v]])) return 0;
@@ -153,7 +167,8 @@ static void find_rings_of(tile_writer *w, wk__tile loop) {
     add_ring(w, &s, chain, count, load);
   }
   if (!s.count) return;
-  s.late = changes_sums(w, loop, s.end), s.slots = s.rounds + 1 + s.late;
+  s.changes_sums = changes_sums(w, loop, s.end), s.late = is_late(w, loop, s.end);
+  s.slots = s.rounds + 1 + s.late;
   for (v = loop; v < s.end && !s.first_product; v++)
     if (instr_at(w, v)->op == WK__TILE_dot && uses_groups(w, v) && reads_ring_of(w, &s, v)) s.first_product = v;
   w->staged[w->staged_count++] = s;
@@ -265,6 +280,7 @@ void await_round(tile_writer *w, const staged_loop *s) {
 }
 
 void begin_copies(tile_writer *w, staged_loop *s) {
+  if (s->changes_sums && !s->late) settle_all(w);
   if (!s->late) {
     settle_all_but_last(w);
     SAY("bar.sync 0");

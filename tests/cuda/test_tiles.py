@@ -76,8 +76,9 @@ def test_products_of_warpgroups_in_turn_and_by_hand():
     for sizes in ((100, 96, 80), (70, 40, 50)):
         out, expected = kernels.run_blocks_matmul("cuda", torch.float16, *sizes, (64, 32, 32))
         torch.testing.assert_close(out, expected)
-    out, expected = kernels.run_prefetching_matmul("cuda")
-    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
+    for stores in (False, True):
+        out, expected = kernels.run_prefetching_matmul("cuda", stores)
+        torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("s", "d", "bm", "bn", "warps", "stages"), [

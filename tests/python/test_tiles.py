@@ -244,18 +244,18 @@ def persistent_matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: 
 
 
 @triton.jit
-def prefetching_matmul(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """The program loads a round ahead itself, and leaves sums in memory in each round."""
+def prefetching_matmul(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, STORES: tl.constexpr):
+    """The program loads a round ahead itself; it may leave sums in memory in each round."""
     m, n, k = tl.arange(0, BM)[:, None], tl.arange(0, BN)[None, :], tl.arange(0, BK)
     left, right = tl.load(a + m * K + k[None, :]), tl.load(b + k[:, None] * BN + n)
     sums = tl.zeros((BM, BN), dtype=tl.float32)
-    for at in range(BK, K + BK, BK):
-        more = at < K
-        next_left = tl.load(a + m * K + (at + k)[None, :], mask=more, other=0.0)
-        next_right = tl.load(b + (at + k)[:, None] * BN + n, mask=more, other=0.0)
+    for at in range(BK, K, BK):
+        next_left, next_right = tl.load(a + m * K + (at + k)[None, :]), tl.load(b + (at + k)[:, None] * BN + n)
         sums = tl.dot(left, right, sums)
-        tl.store(c + m * BN + n, sums)
+        if STORES:
+            tl.store(c + m * BN + n, sums)
         left, right = next_left, next_right
+    tl.store(c + m * BN + n, tl.dot(left, right, sums))
 
 
 @triton.jit
@@ -345,10 +345,10 @@ def run_persistent_matmul(device, m, n, k, blocks, warps, stages):
     return c.cpu(), (a.float().t() @ b.float().t()).bfloat16()
 
 
-def run_prefetching_matmul(device, m=64, n=64, k=96):
+def run_prefetching_matmul(device, stores, m=64, n=64, k=96):
     torch.manual_seed(0)
     a, b, c = torch.randn(m, k).half(), torch.randn(k, n).half(), torch.zeros(m, n, device=device)
-    prefetching_matmul[(1,)](a.to(device), b.to(device), c, k, BM=m, BN=n, BK=32)
+    prefetching_matmul[(1,)](a.to(device), b.to(device), c, k, BM=m, BN=n, BK=32, STORES=stores)
     return c.cpu(), a.float() @ b.float()
 
 
@@ -426,8 +426,11 @@ def test_block_pointers_and_descriptors(dtype):
 
 
 def test_tiles_in_turn_and_loads_by_hand():
-    for out, expected in (run_persistent_matmul("cpu", 70, 50, 40, (32, 32, 16), 4, 3), run_prefetching_matmul("cpu")):
-        torch.testing.assert_close(out, expected, rtol=1e-2 if out.dtype == torch.bfloat16 else 1e-5, atol=1e-4)
+    out, expected = run_persistent_matmul("cpu", 70, 50, 40, (32, 32, 16), 4, 3)
+    torch.testing.assert_close(out, expected)
+    for stores in (False, True):
+        out, expected = run_prefetching_matmul("cpu", stores)
+        torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("given", ["tensors", "descriptors"])
