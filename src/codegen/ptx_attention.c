@@ -1,5 +1,6 @@
 /* What attention's kernels are made of. In: a kind of kernel. Out: its module. Test: tests/cuda/test_attention.py. */
 #include "codegen/ptx_attention_internal.h"
+#include "codegen/ptx_groups.h"
 
 #define SAY(...) wk__ptx_say(&w->text, __VA_ARGS__)
 #define TWO(op, a, b) wk__ptx_two(&w->text, op, a, b)
@@ -132,20 +133,13 @@ void attention_arrived(attention_writer *w) {
   SAY("bar.sync 0");
 }
 
-/* What says where a tile of `rows` lies: address / 16, bytes / 16 from a panel to the next, which counts where rows are
- * summed over, and from 8 rows to the next 8; swizzled by 128 bytes. */
+/* A tile of `rows`: its panels count where rows are summed over. */
 static int describe(attention_writer *w, int address, int rows) {
-  int d = wk__ptx_long(&w->text), r = WITH("and.b32", WITH("shr.u32", address, 4), 0x3fff);
-  uint64_t rest = UINT64_C(1) << 62 | UINT64_C(64) << 32 | (uint64_t)(rows * 128 / 16) << 16;
-  SAY("cvt.u64.u32 %%d%d, %%r%d", d, r);
-  SAY("or.b64 %%d%d, %%d%d, 0x%llx", d, d, (unsigned long long)rest);
-  return d;
+  return wk__ptx_group_describe(&w->text, address, 128, rows * 128);
 }
 
 static int moved(attention_writer *w, int description, int bytes) {
-  int d = wk__ptx_long(&w->text);
-  SAY("add.s64 %%d%d, %%d%d, %d", d, description, bytes / 16);
-  return d;
+  return wk__ptx_group_part(&w->text, description, bytes);
 }
 
 /* A product of 16 columns of A: at the description `a`, or in four registers; B turned where its rows are summed over.
@@ -153,16 +147,20 @@ static int moved(attention_writer *w, int description, int bytes) {
 static void multiply_groups(attention_writer *w, int sums, int columns, int a, int fragments, int b, bool turned,
                             bool adds) {
   const char *type = is_half(w) ? "f16" : "bf16";
-  wk__ptx_text *t = &w->text;
-  int all = wk__ptx_predicate(t);
+  int all = wk__ptx_predicate(&w->text);
   SAY("setp.%s.u32 %%p%d, 0, 0", adds ? "eq" : "ne", all);
-  wk__string_printf(&t->code, "\twgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {", columns, type, type);
-  for (int c = 0; c < columns / 2; c++) wk__string_printf(&t->code, "%s%%r%d", c ? ", " : "", sums + c);
-  if (fragments >= 0)
-    wk__string_printf(&t->code, "}, {%%r%d, %%r%d, %%r%d, %%r%d}, %%d%d, %%p%d, 1, 1, %d;\n", fragments, fragments + 1,
-                      fragments + 2, fragments + 3, b, all, turned);
-  else
-    wk__string_printf(&t->code, "}, %%d%d, %%d%d, %%p%d, 1, 1, 0, %d;\n", a, b, all, turned);
+  wk__ptx_group_product g = {.columns = columns,
+                             .depth = 16,
+                             .sum = "f32",
+                             .left = type,
+                             .right = type,
+                             .sums = sums,
+                             .a = a,
+                             .fragments = fragments,
+                             .b = b,
+                             .adds = all,
+                             .b_across = turned};
+  wk__ptx_group_multiply(&w->text, &g);
 }
 
 static void outer_of_groups(attention_writer *w, int sums, int a, int a_rows, int b, int b_rows, int count, int steps) {

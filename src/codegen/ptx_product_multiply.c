@@ -1,6 +1,7 @@
 /* A step of a product: what tensor cores are told, by mma.sync, of fragments in registers, or by wgmma, of matrices in
  * shared memory. In: a stage that is there, and sums. Tests: tests/cuda/test_products.py,
  * tests/cuda/test_byte_products.py. */
+#include "codegen/ptx_groups.h"
 #include "codegen/ptx_product_internal.h"
 
 typedef product_writer writer;
@@ -101,42 +102,28 @@ void wk__product_multiply_by_warps(product_writer *w) {
 
 /* ---- a step by wgmma: four warps have 64 rows, 16 each ---- */
 
-/* What says where a matrix lies: address / 16, bytes / 16 from a panel to the next (of 2-byte elements that lie across)
- * and from 8 lines to the next 8, swizzled by 128 bytes. */
-static int describe(writer *w, int address) {
-  int d = wk__ptx_long(&w->text), r = WITH("and.b32", WITH("shr.u32", address, 4), 0x3fff);
-  uint64_t rest = UINT64_C(1) << 62 | (uint64_t)(8 * LINE / 16) << 32 | (uint64_t)(64 * LINE / 16) << 16;
-  SAY("cvt.u64.u32 %%d%d, %%r%d", d, r);
-  SAY("or.b64 %%d%d, %%d%d, 0x%llx", d, d, (unsigned long long)rest);
-  return d;
-}
-
-/* What follows the operands: integers have no signs of factors, and elements of two bytes alone may be turned. */
-static void finish_product(writer *w, int adds) {
-  const wk__ptx_product *p = w->p;
-  wk__string *code = &w->text.code;
-  wk__string_printf(code, "%%p%d", adds);
-  if (!product_is_whole(p)) wk__string_append(code, ", 1, 1");
-  if (product_item(w) == 2) wk__string_printf(code, ", %d, %d", p->a_across, p->b_across);
-  wk__string_append(code, ";\n");
-}
-
 void wk__product_multiply(product_writer *w, int sums, int adds) {
   const wk__ptx_product *p = w->p;
   int group = WITH("shr.u32", w->warp, 2), a = TWO("add.u32", w->from, WITH("mul.lo.u32", group, 64 * LINE));
-  int left = describe(w, a), right = describe(w, WITH("add.u32", w->from, ROWS * LINE)), count = p->columns / 2;
-  int x = wk__ptx_long(&w->text), y = wk__ptx_long(&w->text), always = wk__ptx_predicate(&w->text);
+  int left = wk__ptx_group_describe(&w->text, a, LINE, 64 * LINE),
+      right = wk__ptx_group_describe(&w->text, WITH("add.u32", w->from, ROWS * LINE), LINE, 64 * LINE);
+  int always = wk__ptx_predicate(&w->text);
   SAY("setp.eq.u32 %%p%d, 0, 0", always);
   SAY("wgmma.fence.sync.aligned");
+  wk__ptx_group_product g = {.columns = p->columns,
+                             .depth = SLICE / product_item(w),
+                             .sums = sums,
+                             .fragments = -1,
+                             .sum = product_is_whole(p) ? "s32" : "f32",
+                             .left = wk__product_type(p->a),
+                             .right = wk__product_type(p->b),
+                             .a_across = p->a_across,
+                             .b_across = p->b_across};
   for (int s = 0; s < SLICES; s++) {
-    SAY("add.s64 %%d%d, %%d%d, %d", x, left, s * (p->a_across ? 16 * LINE : SLICE) / 16);
-    SAY("add.s64 %%d%d, %%d%d, %d", y, right, s * (p->b_across ? 16 * LINE : SLICE) / 16);
-    wk__string_printf(&w->text.code, "\twgmma.mma_async.sync.aligned.m64n%dk%d.%s.%s.%s {", p->columns,
-                      SLICE / product_item(w), product_is_whole(p) ? "s32" : "f32", wk__product_type(p->a),
-                      wk__product_type(p->b));
-    for (int c = 0; c < count; c++) wk__string_printf(&w->text.code, "%s%%r%d", c ? ", " : "", sums + c);
-    wk__string_printf(&w->text.code, "}, %%d%d, %%d%d, ", x, y);
-    finish_product(w, s ? always : adds);
+    g.a = wk__ptx_group_part(&w->text, left, s * (p->a_across ? 16 * LINE : SLICE));
+    g.b = wk__ptx_group_part(&w->text, right, s * (p->b_across ? 16 * LINE : SLICE));
+    g.adds = s ? always : adds;
+    wk__ptx_group_multiply(&w->text, &g);
   }
   SAY("wgmma.commit_group.sync.aligned");
   SAY("setp.eq.u32 %%p%d, 0, 0", adds);

@@ -1,4 +1,4 @@
-/* A tile kernel as PTX: the order of its instructions, regions, and the module around them.
+/* A tile kernel as PTX: the order of its instructions, and regions. (The module around them: ptx_tile_module.c.)
  *
  * Each value is made where it stands, in every layout that is asked for: one by its instruction, the others of it. So
  * what the program keeps out of a loop stays out of it. Test: tests/cuda/test_tiles.py. */
@@ -199,6 +199,7 @@ static void make(tile_writer *w, wk__tile v) {
     x->base = emit_value(w, v, x->layout);
     x->made = true;
   }
+  if (w->kept[v]) keep(w, v);
   if (!can_wait(w, v)) make_others(w, &v, 1);
 }
 
@@ -231,6 +232,12 @@ static void make_carries(tile_writer *w, wk__tile begin) {
   }
 }
 
+/* Whose registers are not moved: a ring's, and those that a product has added to. */
+static bool is_set_already(const tile_writer *w, wk__tile set) {
+  const wk__tile_instr *i = instr_at(w, set);
+  return in_ring(w, i->operands[0]) || w->sums_of[i->operands[1]] == i->operands[0];
+}
+
 /* All values first, then all carries. -> the last set */
 static wk__tile emit_sets(tile_writer *w, wk__tile v) {
   wk__tile end = v;
@@ -243,6 +250,7 @@ static wk__tile emit_sets(tile_writer *w, wk__tile v) {
   }
   for (int turn = 0; turn < 2; turn++)
     for (wk__tile s = v; s <= end; s++) {
+      if (is_set_already(w, s)) continue;
       wk__tile to = instr_at(w, s)->operands[0], from = instr_at(w, s)->operands[1];
       reg_class c = class_of(type_at(w, to));
       int count = registers_of(&w->layouts[w->own[to]]);
@@ -267,6 +275,7 @@ static void leave_if_done(tile_writer *w, const wk__tile_instr *i, int index, in
 
 static void begin_region(tile_writer *w, region *g, wk__tile v) {
   const wk__tile_instr *i = instr_at(w, v);
+  staged_loop *s = staged_of(w, v);
   *g = (region){.begin = v, .top = w->text.labels++, .end = w->text.labels++};
   if (i->op == WK__TILE_if) {
     SAY("@!%%p%d bra L%d", scalar_of(w, i->operands[0]), g->end);
@@ -279,12 +288,15 @@ static void begin_region(tile_writer *w, region *g, wk__tile v) {
     move_register(w, class_of(&i->type), x->base, scalar_of(w, i->operands[0]));
   }
   wk__ptx_label(&w->text, g->top);
+  if (s) begin_staged(w, s);
   make_carries(w, v);
   if (i->op == WK__TILE_for) leave_if_done(w, i, scalar_of(w, v), g->end);
 }
 
 static void end_region(tile_writer *w, region *g) {
   const wk__tile_instr *i = instr_at(w, g->begin);
+  staged_loop *s = staged_of(w, g->begin);
+  if (s) end_round(w, s);
   if (i->op == WK__TILE_for) {
     char l = class_letter[class_of(&i->type)];
     int index = scalar_of(w, g->begin);
@@ -292,14 +304,17 @@ static void end_region(tile_writer *w, region *g) {
   }
   if (i->op != WK__TILE_if) SAY("bra L%d", g->top);
   wk__ptx_label(&w->text, g->end);
+  if (s) end_staged(w, s);
   if (i->op == WK__TILE_if) make_carries(w, g->begin);
 }
 
-static void emit_all(tile_writer *w) {
+void emit_all(tile_writer *w) {
   region regions[WK__TILE_MAX_DEPTH];
   int depth = 0;
   for (wk__tile v = 1; v < w->k->count && !w->unsupported; v++) {
     const wk__tile_instr *i = instr_at(w, v);
+    bool ends_round = i->op == WK__TILE_end && staged_of(w, regions[depth - 1].begin);
+    if (wk__tile_ops[i->op].op_class == WK__TILE_REGION && i->op != WK__TILE_set && !ends_round) settle_all(w);
     switch (i->op) {
       case WK__TILE_carry:
         emit_carry(w, v);
@@ -338,111 +353,14 @@ static void emit_all(tile_writer *w) {
         make_others(w, i->operands, 3);
         make(w, v);
         break;
+      case WK__TILE_load:
+        if (in_ring(w, v))
+          emit_ring_load(w, v);
+        else
+          make(w, v);
+        break;
       default:
         make(w, v);
     }
   }
-}
-
-/* ---- the module ---- */
-
-static int widest_vector(const tile_writer *w) {
-  int bits = 0;
-  for (wk__tile v = 1; v < w->k->count; v++) {
-    const wk__tile_instr *i = instr_at(w, v);
-    if ((i->op != WK__TILE_load && i->op != WK__TILE_store) || type_at(w, i->operands[0])->ndim == 0) continue;
-    int size = wk__dtypes[type_at(w, i->operands[0])->dtype].size;
-    bits = (int)wk__max(bits, size == 1 ? 2 : log2_of(16 / size));
-  }
-  return bits;
-}
-
-static wk_status write(tile_writer *w) {
-  w->vector_bits = widest_vector(w);
-  WK_TRY(choose_layouts(w));
-  w->tid = wk__ptx_special(&w->text, "%tid.x");
-  w->shared_base = new_word(w);
-  SAY("mov.u32 %%r%d, memory", w->shared_base);
-  for (int n = 1; n <= w->layout_count; n++) w->place[n] = place_of(w, &w->layouts[n]);
-  int layouts = w->layout_count;
-  find_steps(w);
-  for (wk__tile v = 1; v < w->k->count; v++)
-    w->approximates |= instr_at(w, v)->op == WK__TILE_dot && uses_tensor_cores(w, v);
-  w->done = w->text.labels++;
-  emit_all(w);
-  wk__ptx_label(&w->text, w->done);
-  SAY("ret");
-  if (w->unsupported || w->layout_count != layouts)
-    return wk_fail(WK_NOT_IMPLEMENTED, "tile kernels on CUDA: an operation of '%s' is not there for its dtype",
-                   w->k->name);
-  return WK_OK;
-}
-
-/* Each once: several functions may read one table. */
-static void append_tables(const tile_writer *w, wk__string *s) {
-  for (int n = 0; n < wk__ptx_function_count; n++) {
-    bool first = w->tables >> n & 1;
-    for (int m = 0; m < n && first; m++)
-      first = !(w->tables >> m & 1) || strcmp(wk__ptx_functions[m].table, wk__ptx_functions[n].table) != 0;
-    if (first) wk__string_append(s, wk__ptx_functions[n].table);
-  }
-}
-
-static char *finish(tile_writer *w) {
-  wk__string s = {0};
-  char *code = wk__string_take(&w->text.code);
-  if (!code) return NULL;
-  const wk__ptx_text *t = &w->text;
-  int capability = w->kind->capability;
-  wk__string_printf(&s, ".version 7.8\n.target sm_%d\n.address_size 64\n",
-                    capability < 80   ? 70
-                    : capability < 90 ? 80
-                                      : 90);
-  append_tables(w, &s);
-  wk__string_append(&s, ".extern .shared .align 128 .b8 memory[];\n");
-  wk__string_printf(&s, ".visible .entry wick(.param .align 8 .b8 args[%d])\n.maxntid %d\n{\n",
-                    8 * (int)wk__max(w->k->parameters, 1), w->threads);
-  wk__string_printf(&s, "\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%d<%d>;\n\t.reg .pred %%p<%d>;\n\t.reg .b16 %%h<%d>;\n",
-                    t->words + 1, t->longs + 1, t->predicates + 1, t->halves + 1);
-  wk__string_append(&s, "\t.reg .b32 %xa, %xb, %xr;\n\t.reg .b64 %ya, %yb, %yr;\n");
-  wk__string_append(&s, code);
-  wk__string_append(&s, "}\n");
-  wk__free(code);
-  return wk__string_take(&s);
-}
-
-static bool allocate(tile_writer *w) {
-  size_t n = (size_t)w->k->count;
-  w->own = wk__alloc_zeroed(n), w->free = wk__alloc_zeroed(n), w->order = wk__alloc_zeroed(n),
-  w->step = wk__alloc_zeroed(n);
-  w->variant_count = wk__alloc_zeroed(n), w->variants = wk__alloc_zeroed(n * sizeof *w->variants);
-  return w->own && w->free && w->order && w->step && w->variant_count && w->variants;
-}
-
-wk_status wk__ptx_write_tile(const wk__tile_kernel *kernel, const wk__ptx_tile_kind *kind, wk__ptx_tile_kernel *out) {
-  tile_writer *w = wk__alloc_zeroed(sizeof *w);
-  wk__tile_kernel *ahead = wk__tile_copy(kernel);
-  *out = (wk__ptx_tile_kernel){.threads = 32 * kernel->warps};
-  wk_status status = w && ahead ? wk__tile_load_ahead(ahead) : WK_OUT_OF_MEMORY;
-  if (status != WK_OK) {
-    wk__tile_release(ahead);
-    wk__free(w);
-    return status;
-  }
-  int looks = 0;
-  w->looks = &looks;
-  w->k = ahead, w->kind = kind, w->threads = out->threads, w->thread_bits = log2_of(out->threads);
-  status = allocate(w) ? write(w) : WK_OUT_OF_MEMORY;
-  if (status == WK_OK && !(out->text = finish(w))) status = WK_OUT_OF_MEMORY;
-  out->shared = w->shared;
-  wk__string_release(&w->text.code);
-  wk__free(w->own);
-  wk__free(w->free);
-  wk__free(w->order);
-  wk__free(w->step);
-  wk__free(w->variant_count);
-  wk__free(w->variants);
-  wk__free(w);
-  wk__tile_release(ahead);
-  return status;
 }

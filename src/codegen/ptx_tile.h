@@ -7,10 +7,11 @@
  *
  * Where an element is, is a *layout*: each bit of its position in row-major order is a bit of a register's number or of
  * the thread's. So a transpose, a new dim or a broadcast moves nothing; other changes of layout, and reductions across
- * warps, go through shared memory. Products of small floats are mma.sync from capability 8.0 on, others chains of fused
- * multiply-adds in the IR's order. Reductions are the IR's tree, functions the CPU's (codegen/ptx.h), so the bits are
- * the interpreter's, but for atomics and NaNs' payloads. A kernel with products on tensor cores has bits of its own in
- * any case: it takes exponentials (ex2.approx) and extremes as the device has them. Tests: tests/cuda/test_tiles.py. */
+ * warps, go through shared memory. Products of small floats are wgmma on sm_90 (ptx_tile_groups.c), mma.sync
+ * from capability 8.0 on, others chains of fused multiply-adds in the IR's order. Reductions are the IR's tree,
+ * functions the CPU's (codegen/ptx.h), so the bits are the interpreter's, but for atomics and NaNs' payloads. A kernel
+ * with products on tensor cores has bits of its own in any case: it takes exponentials (ex2.approx) and extremes as the
+ * device has them. Tests: tests/cuda/test_tiles.py. */
 #ifndef WICK_CODEGEN_PTX_TILE_H
 #define WICK_CODEGEN_PTX_TILE_H
 
@@ -19,6 +20,8 @@
 typedef struct wk__ptx_tile_kind {
   uint64_t multiples; /* arguments (bits) that are multiples of 16: addresses, sizes, strides */
   int capability;
+  bool warpgroups; /* products by wgmma where blocks allow it */
+  int shared_most; /* bytes that a block may have: stages of loops are so few that they fit */
 } wk__ptx_tile_kind;
 
 typedef struct wk__ptx_tile_kernel {

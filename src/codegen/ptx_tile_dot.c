@@ -1,11 +1,10 @@
 /* Products: mma.sync on fragments that are in registers already, or chains of fused multiply-adds whose operands are in
- * shared memory. Test: tests/cuda/test_tiles.py. */
+ * shared memory. (wgmma: ptx_tile_groups.c.) Test: tests/cuda/test_tiles.py. */
 #include "codegen/ptx_tile_internal.h"
 
 /* ---- tensor cores ---- */
 
-/* Neighbours along k, which a fragment holds as one word. */
-static int pack_pairs(tile_writer *w, int base, int count) {
+int pack_pairs(tile_writer *w, int base, int count) {
   int words = wk__ptx_words(&w->text, count / 2);
   for (int n = 0; n < count / 2; n++) SAY("mov.b32 %%r%d, {%%h%d, %%h%d}", words + n, base + 2 * n, base + 2 * n + 1);
   return words;
@@ -127,5 +126,6 @@ static int emit_chains(tile_writer *w, wk__tile v, int at) {
 }
 
 int emit_dot(tile_writer *w, wk__tile v, int at) {
+  if (uses_groups(w, v)) return emit_group_dot(w, v, at);
   return uses_tensor_cores(w, v) ? emit_mma(w, v, at) : emit_chains(w, v, at);
 }

@@ -19,11 +19,40 @@ typedef struct layout {
  * lie in memory), %pN (bools). */
 typedef enum reg_class { CLASS_R, CLASS_D, CLASS_H, CLASS_P } reg_class;
 
+/* Where positions lie in shared memory: bit p is so many bytes; of several bits the exclusive or of theirs. */
+typedef struct form {
+  int bytes[TILE_BITS];
+} form;
+
 typedef struct variant {
   uint8_t layout;
   bool made;
   int base; /* its first register */
 } variant;
+
+/* ---- products of warpgroups (ptx_tile_groups.c, ptx_tile_rings.c) ---- */
+
+/* A load of a loop that products read in shared memory alone: copies of some rounds are on their way into a ring of
+ * slots. In the IR it is a chain of carries (tile/pipeline.c), which have no registers then. */
+typedef struct ring {
+  wk__tile head, load; /* the carry that products read; the load in the loop */
+  int offset;          /* bytes, of a slot */
+} ring;
+
+enum { MAX_RINGS = 16, MAX_STAGED = 8, MAX_PENDING = 16 };
+
+/* A loop that has rings: all in one slot of a round. */
+typedef struct staged_loop {
+  wk__tile loop, end;
+  wk__tile first_load, first_product; /* in front of it, in it */
+  int rounds, slots;                  /* rounds that copies are ahead */
+  bool changes_sums;                  /* between products */
+  bool late;                          /* products of the round before may read while the next copies begin */
+  int bytes;                          /* of a slot */
+  int rings[MAX_RINGS], count;
+  int scratch;     /* word: shared memory behind the slots */
+  int read, write; /* words, bytes: the slot of this round, that which is filled next */
+} staged_loop;
 
 typedef struct tile_writer {
   wk__ptx_text text;
@@ -41,13 +70,27 @@ typedef struct tile_writer {
   variant (*variants)[MAX_VARIANTS];
   uint8_t *variant_count;
   int tid, shared_base;
-  int shared; /* bytes */
+  int shared;        /* bytes */
+  int shared_offset; /* of shared_base */
   uint64_t tables;
   int unique;
   int done; /* label of the kernel's end */
   bool unsupported;
   bool approximates; /* there are products on tensor cores, whose bits are theirs: exponentials are the device's, too */
-  int *looks;        /* at values in the search at hand: what is shared is looked at again, so a search has an end */
+  int stages;        /* of loops */
+  bool has_groups;   /* products of warpgroups */
+  ring rings[MAX_RINGS];
+  staged_loop staged[MAX_STAGED];
+  int ring_count, staged_count;
+  int ring_base, kept_bytes;     /* word: where kept operands are, and behind them slots */
+  int outside;                   /* word: in a staged loop, shared_base outside of it: where its slots are */
+  uint8_t *ring_of;              /* (instructions) of rings' carries and loads: the ring's number and 1 */
+  uint8_t *stage;                /* (instructions) of rings' loads in front of a loop: the round and 1 */
+  int *kept;                     /* (instructions) of operands that lie in shared memory all the time: where, and 1 */
+  wk__tile *sums_of;             /* (instructions) of products: the carry whose registers they add to */
+  wk__tile pending[MAX_PENDING]; /* products that are under way, in their order */
+  int pending_count;
+  int *looks; /* at values in the search at hand: what is shared is looked at again, so a search has an end */
 } tile_writer;
 
 static inline const wk__tile_instr *instr_at(const tile_writer *w, wk__tile v) { return &w->k->instrs[v]; }
@@ -60,6 +103,9 @@ static inline reg_class class_of(const wk__tile_type *t) {
 }
 static inline bool is_float_type(const wk__tile_type *t) {
   return !t->pointer && wk__dtype_category((wk_dtype)t->dtype) == WK__FLOAT_KIND;
+}
+static inline bool is_zero(const wk__tile_instr *i) {
+  return i->op == WK__TILE_constant && (i->number.category == WK__FLOAT_KIND ? i->number.d == 0 : i->number.i == 0);
 }
 static const char class_letter[] = {'r', 'd', 'h', 'p'};
 
@@ -82,6 +128,11 @@ layout source_layout(const tile_writer *w, wk__tile v, const layout *l);
 bool uses_tensor_cores(const tile_writer *w, wk__tile dot);
 int store_layout(tile_writer *w, wk__tile v); /* where a store computes: as its pointers lie */
 wk_status choose_layouts(tile_writer *w);
+/* ---- ptx_tile.c ---- */
+void emit_all(tile_writer *w);
+
+/* ---- ptx_tile_neighbours.c ---- */
+
 /* How a pointer's or mask's elements go on from one to the next along a dim. */
 typedef enum going { SAME, NEXT, ANYHOW } going;
 typedef struct progress {
@@ -89,11 +140,13 @@ typedef struct progress {
   int zeros; /* low bits of the value that are 0, where the coordinate is a multiple of `each` */
 } progress;
 progress progress_of(const tile_writer *w, wk__tile v, int dim, int each_bits, int depth);
+int fast_dim(const tile_writer *w, wk__tile pointer); /* the one whose neighbours lie side by side; else the last */
 
 /* ---- ptx_tile_values.c ---- */
 int new_registers(tile_writer *w, reg_class c, int count);
 /* The value's first register in a layout, in which it has been made; scalars have their own. */
 int value_in(tile_writer *w, wk__tile v, int layout_at);
+int registers_in(tile_writer *w, wk__tile v, int layout_at); /* the same, of a product that may be under way */
 /* emit_...: a value in a layout: its first register. */
 int emit_map(tile_writer *w, wk__tile v, int at);
 int base_of(tile_writer *w, wk__tile v, int at); /* the same for an operand in the layout of its instruction */
@@ -117,6 +170,8 @@ void find_steps(tile_writer *w);
 int emit_load(tile_writer *w, wk__tile v, int at);
 void emit_store(tile_writer *w, wk__tile v);
 int emit_atomic(tile_writer *w, wk__tile v, int at);
+/* How many elements one access takes, as a power of two. */
+int vector_bits_of(const tile_writer *w, wk__tile pointer, wk__tile mask, const layout *l);
 
 /* ---- ptx_tile_shared.c ---- */
 int place_of(tile_writer *w, const layout *l); /* a word: the thread's part of positions */
@@ -129,8 +184,20 @@ typedef struct change {
   int from, base, to, out;
 } change;
 void convert(tile_writer *w, const change *changes, int count);
-int emit_reduce(tile_writer *w, wk__tile v, int at);
-int emit_scan(tile_writer *w, wk__tile v, int at);
+/* The way of a layout's registers to a place in shared memory. */
+typedef struct through {
+  const layout *l;
+  form f;
+  int item, base; /* base: a word, the thread's part */
+  int origin;     /* word: where the place begins: shared_base at first */
+  int set;        /* bits of an address that may be set in the thread's part */
+  int vector;     /* neighbours in one access, as a power of two */
+} through;
+through begin_through(tile_writer *w, const wk__tile_type *t, const layout *l, const form *f);
+/* The word and the bytes behind it where a register's element lies. */
+int address_of(tile_writer *w, const through *x, int reg, int *out_offset);
+/* Registers from `base` on to their place. */
+void leave_in(tile_writer *w, const wk__tile_type *t, const layout *l, int base, const through *x);
 /* An element of shared memory; `address`: a word, `offset` bytes behind it. */
 void store_shared(tile_writer *w, const wk__tile_type *t, int reg, int address, int offset, int predicate);
 void load_shared(tile_writer *w, const wk__tile_type *t, int reg, int address, int offset);
@@ -139,8 +206,61 @@ void need_shared(tile_writer *w, int64_t bytes);
 /* A predicate that is true in one of the threads that hold the same elements; -1: all hold others. */
 int primary(tile_writer *w, const layout *l);
 
+/* ---- ptx_tile_reduce.c ---- */
+int emit_reduce(tile_writer *w, wk__tile v, int at);
+int emit_scan(tile_writer *w, wk__tile v, int at);
+
 /* ---- ptx_tile_dot.c ---- */
 int emit_dot(tile_writer *w, wk__tile v, int at);
+/* Neighbours along k, which a fragment holds as one word. */
+int pack_pairs(tile_writer *w, int base, int count);
+
+/* ---- ptx_tile_groups.c: products by wgmma ---- */
+
+/* Where one has an operand: in registers (the first alone); in a ring; in shared memory all the time, or just for it.
+ */
+typedef enum group_place { IN_REGISTERS, IN_RING, KEPT, PASSING } group_place;
+typedef struct group_operand {
+  group_place place;
+  wk__tile root;   /* the value that lies there: the operand, or what it is the transpose of */
+  bool across;     /* its lines lie across k */
+  int line, panel; /* bytes: ptx_groups.h */
+  form form;       /* of the root's positions */
+} group_operand;
+group_operand group_operand_of(const tile_writer *w, wk__tile dot, int o);
+form group_form(const wk__tile_type *t, int fast);         /* lines along the dim `fast` */
+int register_dim(const wk__tile_type *t, const layout *l); /* the dim whose neighbours a thread has; else the last */
+bool uses_groups(const tile_writer *w, wk__tile dot);
+layout group_layout(const tile_writer *w, const wk__tile_type *t);
+/* Which operands are kept, and which products add in place; behind find_rings. */
+void plan_groups(tile_writer *w);
+int emit_group_dot(tile_writer *w, wk__tile v, int at);
+/* A kept operand goes to its place when it is made. */
+void keep(tile_writer *w, wk__tile v);
+/* Waits for products: for the one whose result or sums v are; for all; at the end of a round. */
+void settle(tile_writer *w, wk__tile v);
+void settle_all(tile_writer *w);
+void settle_all_but_last(tile_writer *w);
+void settle_last_round(tile_writer *w);                                   /* products that have begun again */
+bool is_deferred(const tile_writer *w, const staged_loop *s, wk__tile v); /* the next round begins without it */
+/* Whether sums of products are changed by something else in each round, as attention's are. */
+bool changes_sums(const tile_writer *w, wk__tile loop, wk__tile end);
+
+/* ---- ptx_tile_rings.c ---- */
+
+/* rounds: (instructions) how many rounds ahead loads are wanted: of those that rings may hold. */
+void wanted_rounds(tile_writer *w, uint8_t *rounds, int stages);
+void find_rings(tile_writer *w);
+staged_loop *staged_of(tile_writer *w, wk__tile loop); /* NULL: it has no rings */
+void begin_shared(tile_writer *w);                     /* the words above, at the kernel's start */
+void emit_ring_load(tile_writer *w, wk__tile load);
+/* A round's copies have arrived; those of the next one that has none begin, where nothing reads their slot any more. */
+void await_round(tile_writer *w, const staged_loop *s);
+void begin_copies(tile_writer *w, staged_loop *s);
+void begin_staged(tile_writer *w, staged_loop *s); /* at the top of the loop */
+void end_round(tile_writer *w, staged_loop *s);
+void end_staged(tile_writer *w, staged_loop *s); /* behind it */
+static inline bool in_ring(const tile_writer *w, wk__tile v) { return w->ring_of[v] != 0; }
 
 #define SAY(...) wk__ptx_say(&w->text, __VA_ARGS__)
 #define TWO(op, a, b) wk__ptx_two(&w->text, op, a, b)

@@ -4,8 +4,7 @@
 
 /* ---- vectors ---- */
 
-/* How many elements one access takes, as a power of two. */
-static int vector_bits_of(const tile_writer *w, wk__tile pointer, wk__tile mask, const layout *l) {
+int vector_bits_of(const tile_writer *w, wk__tile pointer, wk__tile mask, const layout *l) {
   const wk__tile_type *t = type_at(w, pointer);
   int size = wk__dtypes[t->dtype].size, best = 0, first, count;
   if (size < 2 || (size == 2 && class_of(&(wk__tile_type){.dtype = t->dtype, .shape = {1, 1, 1}}) != CLASS_H)) return 0;

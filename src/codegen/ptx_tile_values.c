@@ -10,11 +10,16 @@ int new_registers(tile_writer *w, reg_class c, int count) {
   return *next[c] - count;
 }
 
-int value_in(tile_writer *w, wk__tile v, int at) {
+int registers_in(tile_writer *w, wk__tile v, int at) {
   for (int n = 0; n < w->variant_count[v]; n++)
     if (w->variants[v][n].layout == at && w->variants[v][n].made) return w->variants[v][n].base;
   w->unsupported = true; /* not asked for: a mistake of choose_layouts */
   return 0;
+}
+
+int value_in(tile_writer *w, wk__tile v, int at) {
+  settle(w, v);
+  return registers_in(w, v, at);
 }
 
 int base_of(tile_writer *w, wk__tile v, int at) {

@@ -7,6 +7,7 @@
 #include "codegen/ptx_tile.h"
 #include "cuda/internal.h"
 #include "cuda/recording.h"
+#include "cuda/written.h"
 
 typedef struct made made;
 struct made {
@@ -74,7 +75,10 @@ static wk_status load(const wk__cuda_device *d, const wk__ptx_tile_kernel *writt
 /* Under the lock. */
 static wk_status make(cuda_tiles *t, const wk__tile_kernel *kernel, const wk__cuda_device *d, uint64_t multiples,
                       made **out) {
-  wk__ptx_tile_kind kind = {.multiples = multiples, .capability = d->capability};
+  wk__ptx_tile_kind kind = {.multiples = multiples,
+                            .capability = d->capability,
+                            .warpgroups = wk__cuda_has_warpgroups(d),
+                            .shared_most = d->shared_most};
   wk__ptx_tile_kernel written;
   made *m = wk__alloc_zeroed(sizeof *m);
   if (!m) return WK_OUT_OF_MEMORY;

@@ -193,13 +193,14 @@ wk_status wk__tile_tidy(wk__tile_kernel *k) {
   return wk__tile_verify(k);
 }
 
-wk_status wk__tile_finish(wk__tile_builder *b, const char *name, int warps) {
+wk_status wk__tile_finish(wk__tile_builder *b, const char *name, int warps, int stages) {
   wk__tile_kernel *k = b->kernel;
   if (b->status != WK_OK) return b->status;
   if (b->depth) return wk_fail(WK_INTERNAL_ERROR, "a region of a kernel has no end");
   if (warps < 1 || warps > 16 || (warps & (warps - 1)))
     return wk_fail(WK_VALUE_ERROR, "num_warps must be 1, 2, 4, 8 or 16, and is %d", warps);
-  k->warps = warps;
+  if (stages < 0) return wk_fail(WK_VALUE_ERROR, "num_stages must be 0 or more, and is %d", stages);
+  k->warps = warps, k->stages = (int)wk__max(stages, 1);
   k->name = wk__strdup(name);
   if (!k->name) return WK_OUT_OF_MEMORY;
   return wk__tile_tidy(k);

@@ -1,6 +1,6 @@
 /* Kernels as text, and back.
  *
- *     kernel NAME warps 4
+ *     kernel NAME warps 4 stages 2
  *     %1 = parameter float32* 0
  *     %2 = load float32 %1 - -
  *
@@ -57,7 +57,9 @@ static void print_line(wk__string *s, const wk__tile_kernel *k, wk__tile v) {
 
 void wk__tile_print(wk__string *s, const wk__tile_kernel *k) {
   int depth = 0;
-  wk__string_printf(s, "kernel %s warps %d\n", k->name ? k->name : "?", k->warps);
+  wk__string_printf(s, "kernel %s warps %d", k->name ? k->name : "?", k->warps);
+  if (k->stages != WK__TILE_STAGES) wk__string_printf(s, " stages %d", k->stages);
+  wk__string_append(s, "\n");
   for (wk__tile v = k->instrs[0].next; v; v = k->instrs[v].next) {
     int op = k->instrs[v].op;
     int back = op == WK__TILE_end || op == WK__TILE_else || op == WK__TILE_test;
@@ -188,11 +190,12 @@ static wk_status parse_line(reader *r, wk__tile_builder *b) {
 
 static wk_status parse(reader *r, wk__tile_kernel *k) {
   char name[128];
-  int64_t warps;
+  int64_t warps, stages = WK__TILE_STAGES;
   wk__tile_builder b;
   wk__tile_builder_init(&b, k);
   if (!take_text(r, "kernel") || !take_word(r, name, sizeof name) || !take_text(r, "warps") || !take_integer(r, &warps))
     return wrong(r, "kernel NAME warps N");
+  if (take_text(r, "stages") && !take_integer(r, &stages)) return wrong(r, "stages N");
   for (r->line = 2;; r->line++) {
     while (*r->at && *r->at != '\n') r->at++;
     if (*r->at == '\n') r->at++;
@@ -200,7 +203,7 @@ static wk_status parse(reader *r, wk__tile_kernel *k) {
     if (!*r->at) break;
     if (*r->at != '\n') WK_TRY(parse_line(r, &b));
   }
-  k->warps = (int)warps;
+  k->warps = (int)warps, k->stages = (int)wk__min(stages, INT32_MAX);
   if (!(k->name = wk__strdup(name))) return WK_OUT_OF_MEMORY;
   return wk__tile_verify(k);
 }

@@ -34,6 +34,8 @@ enum {
   WK__TILE_MAX_PARAMETERS = 64,
   WK__TILE_K_BLOCK = 384,
   WK__TILE_MAX_DEPTH = 32, /* regions in regions */
+  WK__TILE_STAGES = 3,     /* of a kernel that does not say them */
+  WK__TILE_MOST_AHEAD = 7, /* rounds */
 };
 
 typedef enum wk__tile_op {
@@ -89,7 +91,8 @@ typedef struct wk__tile_kernel {
   wk__tile_instr *instrs; /* [0] is the head of the order */
   int64_t count, capacity;
   int parameters;
-  int warps; /* that run a program instance on a GPU: 1, 2, 4, 8 or 16 */
+  int warps;  /* that run a program instance on a GPU: 1, 2, 4, 8 or 16 */
+  int stages; /* of a loop: in how many rounds' places its loads may lie there, 1 or more */
   char *name;
   /* What devices have made of it, by their type; each has its own release. */
   struct wk__tile_code *_Atomic codes[WK_DEVICE_TYPE_COUNT];
@@ -198,13 +201,17 @@ void wk__tile_if_end(wk__tile_builder *b, int count, const wk__tile *then_values
                      const char *const *names, wk__tile *out);
 void wk__tile_return(wk__tile_builder *b);
 /* Takes out what nothing needs, and verifies. */
-WK_MUST_USE wk_status wk__tile_finish(wk__tile_builder *b, const char *name, int warps);
+WK_MUST_USE wk_status wk__tile_finish(wk__tile_builder *b, const char *name, int warps, int stages);
 
 /* Takes out what nothing needs, numbers what is left in order, and verifies. */
 WK_MUST_USE wk_status wk__tile_tidy(wk__tile_kernel *kernel);
 wk__tile_kernel *wk__tile_copy(const wk__tile_kernel *kernel) WK_MUST_USE; /* without code; NULL with the error set */
-/* Loads of innermost loops one round ahead (pipeline.c). */
-WK_MUST_USE wk_status wk__tile_load_ahead(wk__tile_kernel *kernel);
+/* Loads of innermost loops some rounds ahead (pipeline.c). rounds: (instructions) of loads, how many; 0 or NULL: one.
+ */
+WK_MUST_USE wk_status wk__tile_load_ahead(wk__tile_kernel *kernel, const uint8_t *rounds);
+/* x + dot(a, b, 0) of small floats becomes dot(a, b, x), which is the same up to the sign of zeros where all of k is
+ * one block (products.c). */
+WK_MUST_USE wk_status wk__tile_add_in_products(wk__tile_kernel *kernel);
 
 /* ---- for the builder's files and for parsing ---- */
 wk__tile wk__tile_append(wk__tile_builder *b, const wk__tile_instr *instr); /* at the end */

@@ -265,6 +265,10 @@ wk_status wk__tile_verify(const wk__tile_kernel *k) {
     wk__free(c.seen);
     return wk_fail(WK_INTERNAL_ERROR, "a kernel of %d warps", k->warps);
   }
+  if (k->stages < 1) {
+    wk__free(c.seen);
+    return wk_fail(WK_INTERNAL_ERROR, "a kernel of %d stages", k->stages);
+  }
   wk_status status = check(&c);
   wk__free(c.seen);
   return status;

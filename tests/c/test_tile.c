@@ -50,7 +50,7 @@ static wk_status build(wk__tile_kernel *k) {
   wk__tile_if_else(&b);
   wk__tile_if_end(&b, 1, &more, &inside[0], &name, &result);
   wk__tile_store(&b, out, result, 0);
-  wk_status status = wk__tile_finish(&b, "sums", 4);
+  wk_status status = wk__tile_finish(&b, "sums", 4, 2);
   wk__tile_builder_release(&b);
   return status;
 }
@@ -130,8 +130,8 @@ static void sums_follow_the_stated_tree(void **state) {
   wk__tile_release(k);
 }
 
-/* a (16, n) times b (n, 16), 16 of n at a time, the number of rounds an argument: loads one round ahead give the same,
- * also for no round and for one, and read nothing behind the last. */
+/* a (16, n) times b (n, 16), 16 of n at a time, the number of rounds an argument: loads some rounds ahead give the
+ * same, also for no round and for one, and read nothing behind the last. */
 static const char product_text[] =
     "kernel product warps 1\n%1 = parameter float32* 0\n%2 = parameter float32* 1\n%3 = parameter int32 2\n"
     "%4 = range int32[16] 0\n%5 = view int32[16,1] %4\n%6 = view int32[1,16] %4\n%7 = constant int32[16,1] 64\n"
@@ -145,16 +145,19 @@ static const char product_text[] =
     "%30 = map add int32[16,16] %29 %10 -\n%31 = broadcast float32*[16,16] %2\n%32 = offset float32*[16,16] %31 %30\n"
     "store %32 %18 -\n";
 
-static void compare_rounds(void) {
-  enum { ROUNDS = 4 };
+static void compare_rounds(int rounds_ahead) {
+  enum { ROUNDS = 4, LOAD = 21 };
+  uint8_t wanted[64] = {[LOAD] = (uint8_t)rounds_ahead};
   float *x = malloc(16 * 64 * sizeof *x), out[2][256];
   for (int i = 0; i < 16 * 64; i++) x[i] = (float)(i * 7 % 11) - 5;
   wk__tile_kernel *k = wk__tile_parse(product_text);
   if (!k) fail_msg("%s", wk_error_message());
   wk__tile_kernel *ahead = wk__tile_copy(k);
-  assert_int_equal(wk__tile_load_ahead(ahead), WK_OK);
-  char *text = text_of(ahead);
-  if (strstr(text, "load") > strstr(text, "for ")) fail_msg("no load in front of the loop:\n%s", text);
+  assert_int_equal(wk__tile_load_ahead(ahead, wanted), WK_OK);
+  char *text = text_of(ahead), *at = text, *loop = strstr(text, "for ");
+  int in_front = 0;
+  while ((at = strstr(at, "= load")) && at++ < loop) in_front++;
+  if (in_front != (rounds_ahead ? rounds_ahead : 1)) fail_msg("%d loads in front of the loop:\n%s", in_front, text);
   wk__free(text);
   for (int rounds = 0; rounds <= ROUNDS; rounds++) {
     for (int turn = 0; turn < 2; turn++) {
@@ -169,11 +172,34 @@ static void compare_rounds(void) {
   free(x);
 }
 
-static void loads_go_one_round_ahead(void **state) {
+static void loads_go_some_rounds_ahead(void **state) {
   (void)state;
-  compare_rounds();
+  compare_rounds(0);                    /* which is one */
   live_before = wk__live_allocations(); /* products keep memory for the next */
-  compare_rounds();
+  for (int ahead = 1; ahead <= 5; ahead++) compare_rounds(ahead);
+}
+
+/* What a product begins with becomes what is added to it, where nothing else reads it. */
+static void products_take_what_is_added(void **state) {
+  (void)state;
+  for (int twice = 0; twice < 2; twice++) {
+    wk__string s = {0};
+    wk__string_append(&s,
+                      "kernel sums warps 1\n%1 = parameter float32* 0\n%2 = constant float16[16,16] 1\n"
+                      "%3 = constant float32[16,16] 0\n%4 = constant float32[16,16] 3\n"
+                      "%5 = dot float32[16,16] %2 %2 %3\n%6 = map add float32[16,16] %4 %5 -\n"
+                      "%7 = broadcast float32*[16,16] %1\n");
+    wk__string_append(&s, twice ? "%8 = map mul float32[16,16] %5 %6 -\nstore %7 %8 -\n" : "store %7 %6 -\n");
+    char *text = wk__string_take(&s);
+    wk__tile_kernel *k = wk__tile_parse(text);
+    if (!k) fail_msg("%s", wk_error_message());
+    assert_int_equal(wk__tile_add_in_products(k), WK_OK);
+    char *after = text_of(k);
+    assert_int_equal(strstr(after, "map add") != NULL, twice);
+    wk__free(text);
+    wk__free(after);
+    wk__tile_release(k);
+  }
 }
 
 /* ---- what a program does wrong ---- */
@@ -301,9 +327,11 @@ static void failed_allocations_are_errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(built_kernels_are_text),      TEST(kernels_are_run),           TEST(carries_are_set_at_once),
-      TEST(sums_follow_the_stated_tree), TEST(loads_go_one_round_ahead),  TEST(mistakes_are_errors),
-      TEST(broken_kernels_are_found),    TEST(mutated_texts_never_crash), TEST(failed_allocations_are_errors),
+      TEST(built_kernels_are_text),     TEST(kernels_are_run),
+      TEST(carries_are_set_at_once),    TEST(sums_follow_the_stated_tree),
+      TEST(loads_go_some_rounds_ahead), TEST(products_take_what_is_added),
+      TEST(mistakes_are_errors),        TEST(broken_kernels_are_found),
+      TEST(mutated_texts_never_crash),  TEST(failed_allocations_are_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

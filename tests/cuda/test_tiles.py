@@ -2,7 +2,11 @@
 bits of the CPU's interpreter; products on tensor cores values."""
 
 import importlib.util
+import os
 import pathlib
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -45,6 +49,71 @@ def test_matmul(dtype, shape, blocks, warps, transposed):
     torch.testing.assert_close(out, expected)
     if dtype == torch.float32:
         assert torch.equal(out, kernels.run_matmul("cpu", dtype, m, n, k, blocks, "leaky", transposed)[0])
+
+
+# sizes, blocks, warps, stages: of products that warpgroups make, with copies that are ahead where K is a multiple of 16
+WARPGROUPS = [
+    ((128, 128, 256), (128, 128, 64), 4, 3), ((100, 72, 96), (64, 32, 32), 4, 4), ((256, 128, 96), (128, 128, 32), 8, 2),
+    ((70, 64, 80), (64, 64, 16), 4, 5), ((64, 256, 128), (64, 256, 64), 8, 3), ((128, 16, 64), (128, 16, 32), 4, 1),
+    ((100, 72, 90), (64, 32, 32), 4, 3), ((300, 128, 0), (256, 128, 64), 16, 3), ((64, 512, 64), (64, 512, 32), 8, 8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("sizes", "blocks", "warps", "stages"), WARPGROUPS)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products_of_warpgroups(dtype, sizes, blocks, warps, stages, transposed):
+    out, expected = kernels.run_matmul("cuda", dtype, *sizes, blocks, "leaky", transposed, warps, stages)
+    torch.testing.assert_close(out, expected)
+
+
+def test_products_of_warpgroups_in_turn_and_by_hand():
+    for sizes, blocks, warps, stages in WARPGROUPS:
+        m, n, k = sizes
+        if n % 16 == 0 and k:
+            out, expected = kernels.run_persistent_matmul("cuda", m, n, k, blocks, warps, stages)
+            torch.testing.assert_close(out, expected)
+    for sizes in ((100, 96, 80), (70, 40, 50)):
+        out, expected = kernels.run_blocks_matmul("cuda", torch.float16, *sizes, (64, 32, 32))
+        torch.testing.assert_close(out, expected)
+    for stores in (False, True):
+        out, expected = kernels.run_prefetching_matmul("cuda", stores)
+        torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("s", "d", "bm", "bn", "warps", "stages"), [
+    (128, 64, 64, 64, 4, 3), (256, 64, 128, 32, 8, 4), (128, 128, 128, 64, 8, 2), (64, 16, 64, 16, 4, 1)])  # fmt: skip
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_of_warpgroups(s, d, bm, bn, warps, stages, causal):
+    out, expected = kernels.run_attention("cuda", torch.float16, 2, s, d, bm, bn, causal, warps, stages)
+    torch.testing.assert_close(out, expected, rtol=2e-3, atol=2e-3)
+
+
+INSTRUCTIONS = """
+import importlib.util, sys
+import wick as torch
+spec = importlib.util.spec_from_file_location("tile_kernels", sys.argv[1])
+kernels = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(kernels)
+kernels.run_matmul("cuda", torch.bfloat16, 64, 64, int(sys.argv[2]), (64, 64, 32), stages=int(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize(("how", "k", "stages", "expected"), [
+    ("wgmma", 64, 3, {"wgmma.mma_async", "cp.async.wait_group 1"}),
+    ("wgmma", 64, 4, {"wgmma.mma_async", "cp.async.wait_group 2"}),
+    ("wgmma", 64, 1, {"wgmma.mma_async"}),
+    ("wgmma", 50, 3, {"wgmma.mma_async", "cp.async.wait_group 1"}),  # of the second operand alone
+    ("mma", 64, 3, {"mma.sync"}),
+])  # fmt: skip
+def test_products_are_of_warpgroups_where_the_device_has_them(how, k, stages, expected):
+    path = pathlib.Path(__file__).parent.parent / "python" / "test_tiles.py"
+    environment = os.environ | {"WICK_CUDA_PRODUCTS": how, "WICK_LOGS": "kernel"}
+    done = subprocess.run([sys.executable, "-c", INSTRUCTIONS, str(path), str(k), str(stages)], env=environment,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = re.findall(r"wgmma\.mma_async|(?<=\t)mma\.sync|cp\.async\.wait_group [1-9]", done.stderr)
+    assert set(found) == expected
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])

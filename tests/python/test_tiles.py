@@ -229,6 +229,36 @@ def blocks_matmul(a, b, c, M, N, K, a_m, b_k, c_m, BM: tl.constexpr, BN: tl.cons
 
 
 @triton.jit
+def persistent_matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """A program instance makes tile after tile, of a (K, M), turned, and b (N, K), turned."""
+    left = tl.make_tensor_descriptor(a, [K, M], [M, 1], [BK, BM])
+    right = tl.make_tensor_descriptor(b, [N, K], [K, 1], [BN, BK])
+    out = tl.make_tensor_descriptor(c, [M, N], [N, 1], [BM, BN])
+    tiles_n = tl.cdiv(N, BN)
+    for tile in range(tl.program_id(0), tl.cdiv(M, BM) * tiles_n, tl.num_programs(0)):
+        row, column = tile // tiles_n * BM, tile % tiles_n * BN
+        sums = tl.zeros((BM, BN), dtype=tl.float32)
+        for k in range(0, K, BK):
+            sums = tl.dot(left.load([k, row]).T, right.load([column, k]).T, sums)
+        out.store([row, column], sums.to(c.dtype.element_ty))
+
+
+@triton.jit
+def prefetching_matmul(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, STORES: tl.constexpr):
+    """The program loads a round ahead itself; it may leave sums in memory in each round."""
+    m, n, k = tl.arange(0, BM)[:, None], tl.arange(0, BN)[None, :], tl.arange(0, BK)
+    left, right = tl.load(a + m * K + k[None, :]), tl.load(b + k[:, None] * BN + n)
+    sums = tl.zeros((BM, BN), dtype=tl.float32)
+    for at in range(BK, K, BK):
+        next_left, next_right = tl.load(a + m * K + (at + k)[None, :]), tl.load(b + (at + k)[:, None] * BN + n)
+        sums = tl.dot(left, right, sums)
+        if STORES:
+            tl.store(c + m * BN + n, sums)
+        left, right = next_left, next_right
+    tl.store(c + m * BN + n, tl.dot(left, right, sums))
+
+
+@triton.jit
 def descriptor_of(x, shape, strides, block_shape):
     if isinstance(x, tl.tensor_descriptor):
         return x
@@ -265,7 +295,16 @@ def run_softmax(device, rows=37, columns=781, warps=4):
 
 
 def run_matmul(
-    device, dtype=torch.float16, m=100, n=72, k=90, blocks=(32, 32, 32), activation="", transposed=False, warps=4
+    device,
+    dtype=torch.float16,
+    m=100,
+    n=72,
+    k=90,
+    blocks=(32, 32, 32),
+    activation="",
+    transposed=False,
+    warps=4,
+    stages=3,
 ):
     torch.manual_seed(0)
     a = torch.randn(m, k).to(dtype).to(device)
@@ -277,23 +316,40 @@ def run_matmul(
         return (triton.cdiv(m, meta["BM"]) * triton.cdiv(n, meta["BN"]),)
 
     matmul_kernel[grid](a, b, c, m, n, k, a.stride(0), a.stride(1), b.stride(0), b.stride(1), c.stride(0), c.stride(1),
-                        BM=bm, BN=bn, BK=bk, GROUP=2, ACTIVATION=activation, num_warps=warps)  # fmt: skip
+                        BM=bm, BN=bn, BK=bk, GROUP=2, ACTIVATION=activation, num_warps=warps, num_stages=stages)  # fmt: skip
     expected = a.cpu().float() @ b.cpu().float()
     if activation:
         expected = torch.nn.functional.leaky_relu(expected, 0.01)
     return c.cpu(), expected.to(dtype)
 
 
-def run_blocks_matmul(device, dtype=torch.float16, m=70, n=40, k=50, warps=4):
+def run_blocks_matmul(device, dtype=torch.float16, m=70, n=40, k=50, blocks=(32, 32, 16), warps=4):
     torch.manual_seed(0)
+    bm, bn, bk = blocks
     a, b, c = (
         torch.randn(m, k).to(dtype),
         torch.randn(k, n).to(dtype),
         torch.full((m, n), 7.0, device=device, dtype=dtype),
     )
-    grid = (triton.cdiv(m, 32), triton.cdiv(n, 32))
-    blocks_matmul[grid](a.to(device), b.to(device), c, m, n, k, k, n, n, BM=32, BN=32, BK=16, num_warps=warps)
+    grid = (triton.cdiv(m, bm), triton.cdiv(n, bn))
+    blocks_matmul[grid](a.to(device), b.to(device), c, m, n, k, k, n, n, BM=bm, BN=bn, BK=bk, num_warps=warps)
     return c.cpu(), (a.float() @ b.float()).to(dtype)
+
+
+def run_persistent_matmul(device, m, n, k, blocks, warps, stages):
+    torch.manual_seed(0)
+    a, b = torch.randn(k, m).bfloat16(), torch.randn(n, k).bfloat16()
+    c = torch.full((m, n), 7.0, device=device, dtype=torch.bfloat16)
+    bm, bn, bk = blocks
+    persistent_matmul[(2,)](a.to(device), b.to(device), c, m, n, k, BM=bm, BN=bn, BK=bk, num_warps=warps, num_stages=stages)  # fmt: skip
+    return c.cpu(), (a.float().t() @ b.float().t()).bfloat16()
+
+
+def run_prefetching_matmul(device, stores, m=64, n=64, k=96):
+    torch.manual_seed(0)
+    a, b, c = torch.randn(m, k).half(), torch.randn(k, n).half(), torch.zeros(m, n, device=device)
+    prefetching_matmul[(1,)](a.to(device), b.to(device), c, k, BM=m, BN=n, BK=32, STORES=stores)
+    return c.cpu(), a.float() @ b.float()
 
 
 def run_norm(device, rows=30, n=200, groups=4):
@@ -319,13 +375,13 @@ def run_norm(device, rows=30, n=200, groups=4):
     return [t.cpu() for t in got], [expected.detach(), xs.grad, ws.grad, bs.grad]
 
 
-def run_attention(device, dtype=torch.float16, heads=2, s=64, d=16, bm=32, bn=16, causal=True, warps=4):
+def run_attention(device, dtype=torch.float16, heads=2, s=64, d=16, bm=32, bn=16, causal=True, warps=4, stages=3):
     torch.manual_seed(0)
     q, k, v = (torch.randn(heads, s, d).to(dtype).to(device) for _ in range(3))
     out, logs = torch.empty_like(q), torch.empty(heads, s, device=device)
     attention_kernel[(s // bm, heads)](
         q, k, v, out, logs, 0.5, q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1), out.stride(0),
-        out.stride(1), s, D=d, BM=bm, BN=bn, CAUSAL=causal, num_warps=warps,
+        out.stride(1), s, D=d, BM=bm, BN=bn, CAUSAL=causal, num_warps=warps, num_stages=stages,
     )  # fmt: skip
     scores = q.cpu().float() @ k.cpu().float().transpose(1, 2) * 0.5
     if causal:
@@ -367,6 +423,14 @@ def test_matmul(dtype, activation):
 def test_block_pointers_and_descriptors(dtype):
     out, expected = run_blocks_matmul("cpu", dtype)
     torch.testing.assert_close(out, expected)
+
+
+def test_tiles_in_turn_and_loads_by_hand():
+    out, expected = run_persistent_matmul("cpu", 70, 50, 40, (32, 32, 16), 4, 3)
+    torch.testing.assert_close(out, expected)
+    for stores in (False, True):
+        out, expected = run_prefetching_matmul("cpu", stores)
+        torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("given", ["tensors", "descriptors"])
@@ -464,7 +528,16 @@ def test_operations_across_elements(dtype, m, n):
     torch.testing.assert_close(out, expected, rtol=limit, atol=limit)
 
 
-PRODUCTS = [(16, 16, 16), (16, 8, 32), (32, 64, 16), (8, 16, 32), (16, 128, 16), (128, 16, 16), (4, 4, 512)]
+PRODUCTS = [
+    (16, 16, 16),
+    (16, 8, 32),
+    (32, 64, 16),
+    (8, 16, 32),
+    (16, 128, 16),
+    (128, 16, 16),
+    (64, 64, 64),
+    (4, 4, 512),
+]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8])

@@ -61,10 +61,10 @@ class CompiledKernel(KernelInterface):
         1,
     )  # what is not known before a driver has made it: Triton's programs divide by it
 
-    def __init__(self, function, kernel, parameters, warps):
+    def __init__(self, function, kernel, parameters, warps, stages):
         self.function, self.kernel, self._parameters, self.name = function, kernel, parameters, function.__name__
         self._operator = self._has_operator = None
-        self.metadata = SimpleNamespace(name=self.name, num_warps=warps, shared=0, num_ctas=1)
+        self.metadata = SimpleNamespace(name=self.name, num_warps=warps, num_stages=stages, shared=0, num_ctas=1)
 
     @property
     def text(self):
@@ -218,7 +218,7 @@ class JITFunction(KernelInterface):
                 parameters.append(name)
         return tuple(key), parameters
 
-    def _build(self, key, warps):
+    def _build(self, key, warps, stages):
         builder = _C._TileBuilder(tl.tensor)
         names = {}
         for name, kind in zip(self.arg_names, key, strict=True):
@@ -235,7 +235,7 @@ class JITFunction(KernelInterface):
         tl._building.builder = builder
         try:
             Walker(self, builder, names, True).run()
-            return builder.finish(self.__name__, warps)
+            return builder.finish(self.__name__, warps, stages)
         finally:
             if outer is None:
                 del tl._building.builder
@@ -245,15 +245,17 @@ class JITFunction(KernelInterface):
     def run(self, *args, grid, warmup=False, **kwargs):
         named, options = self._bind(args, kwargs)
         key, parameters = self._specialise(named)
-        kernel = self._kernel_of(key, tuple(parameters), options.get("num_warps", _OPTIONS["num_warps"]))
+        warps, stages = (options.get(name, _OPTIONS[name]) for name in ("num_warps", "num_stages"))
+        kernel = self._kernel_of(key, tuple(parameters), warps, stages)
         if not warmup:
             kernel.launch(grid, named)
         return kernel
 
-    def _kernel_of(self, key, parameters, warps):
-        kernel = self._kernels.get((key, warps))
+    def _kernel_of(self, key, parameters, warps, stages):
+        kernel = self._kernels.get((key, warps, stages))
         if kernel is None:
-            kernel = self._kernels[key, warps] = CompiledKernel(self, self._build(key, warps), parameters, warps)
+            built = self._build(key, warps, stages)
+            kernel = self._kernels[key, warps, stages] = CompiledKernel(self, built, parameters, warps, stages)
         return kernel
 
     _kernel_of._dynamo_marked_constant = True

@@ -434,13 +434,13 @@ static PyObject *make_barrier(PyObject *self, PyObject *unused) {  // -> new
 
 /* ---- the builder ---- */
 
-/* finish(name, warps) -> _TileKernel */
+/* finish(name, warps, stages) -> _TileKernel */
 static PyObject *finish(PyObject *self, PyObject *args) {  // -> new
   READY(self);
   const char *name;
-  int warps;
-  if (!PyArg_ParseTuple(args, "si:finish", &name, &warps)) return NULL;
-  if (wk__tile_finish(&b->b, name, warps) != WK_OK) return wk__raise(b->state);
+  int warps, stages;
+  if (!PyArg_ParseTuple(args, "sii:finish", &name, &warps, &stages)) return NULL;
+  if (wk__tile_finish(&b->b, name, warps, stages) != WK_OK) return wk__raise(b->state);
   PyObject *type = PyObject_GetAttrString(b->state->module, "_TileKernel");
   if (!type) return NULL;
   wk__tile_kernel_object *k = (wk__tile_kernel_object *)((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 0);

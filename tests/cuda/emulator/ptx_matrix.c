@@ -136,20 +136,22 @@ void ptx_matrix_multiply(ptx_thread *lanes, const ptx_ins *ins) {
 
 /* ---- wgmma: a warp has 16 rows of 64; A and B lie in shared memory ---- */
 
-/* A descriptor: where the matrix begins, / 16 (14 bits); bytes / 16 from 64 elements along the other dim than k to the
- * next 64, of one that lies across k (bits 16 on); bytes / 16 from 8 lines to the next 8 (bits 32 on); 1 in the last
- * two bits: lines of 128 bytes, whose 16-byte piece c is at c ^ line % 8. Lines run along k, or, turned, across it.
- * (PTX ISA, "Matrix Descriptor Format"; the other swizzles are not known here.) */
+/* A descriptor: where the matrix begins, / 16 (14 bits); bytes / 16 from a line's bytes along the other dim than k to
+ * the next ones, of one that lies across k (bits 16 on); bytes / 16 from 8 lines to the next 8 (bits 32 on); in the
+ * last two bits 1, 2 or 3: lines of 128, 64 or 32 bytes, whose 16-byte piece c is at c ^ a part of the address from bit
+ * 7 on. Lines run along k, or, turned, across it. (PTX ISA, "Matrix Descriptor Format"; 0, without exchange, is not
+ * known here.) */
 static bool piece_at(ptx_thread *t, const ptx_ins *ins, uint64_t desc, bool turned, uint32_t line, uint32_t piece,
                      uint8_t out[16]) {
-  if (desc >> 62 != 1) {
-    ptx_fault(t, ins, CUDA_ERROR_LAUNCH_FAILED, "a descriptor without the swizzle of 128 bytes");
+  if (desc >> 62 == 0) {
+    ptx_fault(t, ins, CUDA_ERROR_LAUNCH_FAILED, "a descriptor without a swizzle");
     return false;
   }
-  uint64_t panel = turned ? piece / 8 : 0, at = (desc & 0x3fff) << 4;
-  at += panel * ((desc >> 16 & 0x3fff) << 4) + line / 8 * ((desc >> 32 & 0x3fff) << 4) + line % 8 * 128;
-  at += 16 * (turned ? piece % 8 : piece);
-  at ^= (at >> 7 & 7) << 4;
+  uint32_t pieces = 16u >> (desc >> 62); /* of a line */
+  uint64_t panel = turned ? piece / pieces : 0, at = (desc & 0x3fff) << 4;
+  at += panel * ((desc >> 16 & 0x3fff) << 4) + line / 8 * ((desc >> 32 & 0x3fff) << 4) + line % 8 * 16 * pieces;
+  at += 16 * (turned ? piece % pieces : piece);
+  at ^= (at >> 7 & (pieces - 1)) << 4;
   const uint8_t *from = ptx_at(t, ins, PTX_SHARED, at, 16, PTX_READ);
   if (from) memcpy(out, from, 16);
   return from;
