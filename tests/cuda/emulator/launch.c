@@ -222,6 +222,14 @@ static void size_stacks(const ptx_function *kernel, ptx_block *block) {
 
 static uint32_t align_up(uint32_t value, uint32_t alignment) { return (value + alignment - 1) & ~(alignment - 1); }
 
+/* Constants are there for all blocks, poison in the registers for the first alone: large kernels have frames of 100 KB,
+ * and most of the time would be spent on filling them. */
+static void create_frames(const ptx_function *kernel, uint32_t count, ptx_block *block) {
+  block->frames = take_memory(count * block->frame_slots * sizeof *block->frames);
+  for (uint32_t i = 0; i < count && kernel->slot_count; i++)
+    memcpy(block->frames + i * block->frame_slots, kernel->frame, kernel->slot_count * sizeof *block->frames);
+}
+
 static void create_block(ptx_block *block, ptx_launch *launch) {
   const ptx_function *kernel = launch->function;
   uint32_t count = launch->threads[0] * launch->threads[1] * launch->threads[2];
@@ -229,7 +237,7 @@ static void create_block(ptx_block *block, ptx_launch *launch) {
   block->dynamic_base = align_up(kernel->shared_bytes, kernel->dynamic_alignment);
   block->shared_bytes = launch->dynamic_bytes ? block->dynamic_base + launch->dynamic_bytes : kernel->shared_bytes;
   size_stacks(kernel, block);
-  block->frames = take_memory((kernel->waits ? count : 1) * block->frame_slots * sizeof *block->frames);
+  create_frames(kernel, kernel->waits ? count : 1, block);
   block->shared = take_memory(block->shared_bytes);
   block->local = take_memory((size_t)count * block->local_bytes);
   block->threads = calloc(count, sizeof *block->threads);

@@ -189,6 +189,7 @@ typedef struct ptx_function {
   ptx_frame_special *specials;
   ptx_parameter *parameters, *results;
   uint32_t code_count, list_count, slot_count, special_count, parameter_count, result_count;
+  uint32_t register_count;  /* of the first slots, in front of constants */
   uint32_t parameter_bytes; /* of a kernel */
   uint32_t shared_bytes, local_bytes;
   uint32_t dynamic_alignment;    /* of extern shared arrays */

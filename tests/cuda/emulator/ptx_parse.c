@@ -199,7 +199,8 @@ static ptx_function *declare_function(ptx_parser *p, const char *name, bool is_e
   if (symbol) {
     if (symbol->kind != PTX_SYMBOL_FUNCTION || symbol->function->is_defined)
       ptx_fail(p, "\"%s\" is declared twice", name);
-    symbol->function->parameter_count = symbol->function->result_count = symbol->function->slot_count = 0;
+    symbol->function->parameter_count = symbol->function->result_count = 0;
+    symbol->function->slot_count = symbol->function->register_count = 0;
     symbol->function->parameter_bytes = 0;
     return symbol->function;
   }

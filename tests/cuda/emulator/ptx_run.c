@@ -62,8 +62,7 @@ static uint64_t special_value(const ptx_thread *t, ptx_special special) {
   }
 }
 
-static void fill_frame(ptx_thread *t, const ptx_function *f, uint64_t *r) {
-  if (f->slot_count) memcpy(r, f->frame, f->slot_count * sizeof *r);
+static void fill_specials(const ptx_thread *t, const ptx_function *f, uint64_t *r) {
   for (uint32_t i = 0; i < f->special_count; i++)
     r[f->specials[i].slot] = special_value(t, (ptx_special)f->specials[i].special);
 }
@@ -76,7 +75,7 @@ void ptx_begin(ptx_thread *t) {
   t->carry = 0;
   t->budget = BUDGET;
   t->copy_count = t->group = 0;
-  fill_frame(t, t->function, t->r);
+  fill_specials(t, t->function, t->r);
 }
 
 /* What a call keeps, in the slots before the callee's frame. */
@@ -101,7 +100,10 @@ static bool call(ptx_thread *t, const ptx_ins *ins) {
   saved[SAVED_PC] = (uint64_t)(uintptr_t)ins, saved[SAVED_FRAME] = (uint64_t)(uintptr_t)t->r;
   saved[SAVED_FUNCTION] = (uint64_t)(uintptr_t)caller, saved[SAVED_LOCAL] = t->local_base;
   t->local_base = local;
-  fill_frame(t, callee, r);
+  uint32_t registers = callee->register_count; /* which hold what was there: there are many, and many calls */
+  if (callee->slot_count > registers)
+    memcpy(r + registers, callee->frame + registers, (callee->slot_count - registers) * sizeof *r);
+  fill_specials(t, callee, r);
   for (uint32_t i = 0; i < callee->parameter_count; i++)
     memcpy(&r[callee->parameters[i].slot], &t->r[arguments[i]], callee->parameters[i].bytes);
   t->function = callee, t->r = r, t->pc = callee->code;

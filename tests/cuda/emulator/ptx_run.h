@@ -75,7 +75,7 @@ typedef struct ptx_launch {
 /* ---- ptx_run.c ---- */
 
 void ptx_run(ptx_thread *thread);
-void ptx_begin(ptx_thread *thread); /* its first frame */
+void ptx_begin(ptx_thread *thread); /* its first frame has its constants */
 
 /* ---- ptx_access.c ---- */
 

@@ -122,8 +122,10 @@ uint32_t ptx_new_slot(ptx_parser *p, uint64_t first_value) {
 uint32_t ptx_new_slots(ptx_parser *p, uint32_t count) {
   uint64_t poison;
   memset(&poison, POISON, sizeof poison);
-  uint32_t first = p->function->slot_count;
+  ptx_function *f = p->function;
+  uint32_t first = f->slot_count;
   for (uint32_t i = 0; i < count; i++) ptx_new_slot(p, poison);
+  if (f->register_count == first) f->register_count += count;
   return first;
 }
 
