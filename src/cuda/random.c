@@ -48,12 +48,8 @@ static wk_status set_state(wk__generator *head, const uint8_t *bytes) {
   return WK_OK;
 }
 
-const wk__generator_type wk__philox_generator_type = {.kind = "CUDAGeneratorImpl",
-                                                      .state_bytes = STATE_BYTES,
-                                                      .create = create,
-                                                      .seed = seed,
-                                                      .get_state = get_state,
-                                                      .set_state = set_state};
+const wk__generator_type wk__philox_generator_type = {
+    .state_bytes = STATE_BYTES, .create = create, .seed = seed, .get_state = get_state, .set_state = set_state};
 
 /* A call's seed and offset; the next one begins `used` words further. */
 void wk__cuda_take_words(wk__generator *generator, uint64_t used, uint64_t *out_seed, uint64_t *out_offset) {

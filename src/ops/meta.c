@@ -212,6 +212,7 @@ wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common) {
   bool apart = false;
   for (int i = 0; i < in.count; i++) apart |= is_apart(in.t[i]);
   if (apart) WK_TRY(wk__check_promotes(c));
+  WK_TRY(wk__check_one_device(c->op, c->args));
   WK_TRY(join_devices(&in, &spec->device));
   WK_TRY(broadcast_inputs(&in, spec));
   output_strides(&in, spec);
@@ -451,6 +452,7 @@ wk_status wk__meta_masked_fill(wk__call *c) {
   if (c->args[A_mask].tensor->dtype != WK_BOOL)
     return wk_fail(WK_RUNTIME_ERROR, "masked_fill_ only supports boolean masks, but got mask with dtype %s",
                    wk__dtype_c_name((wk_dtype)c->args[A_mask].tensor->dtype));
+  WK_TRY(wk__check_mask_device(c->args[A_self].tensor, c->args[A_mask].tensor));
   if (c->args[A_value].tag == WK_VALUE_TENSOR && c->args[A_value].tensor->ndim)
     return wk_fail(WK_RUNTIME_ERROR,
                    "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",

@@ -26,7 +26,7 @@
 /* Each device type has one: what a seed leads to. */
 typedef struct wk__generator wk__generator;
 typedef struct wk__generator_type {
-  const char *kind; /* "Generator": in error texts */
+  const char *kind; /* "CPUGeneratorImplState": in error texts; NULL: they do not name it */
   int64_t state_bytes;
   wk__generator *(*create)(void);                        /* its head is not filled yet; NULL with the error set */
   void (*seed)(wk__generator *generator, uint64_t seed); /* these hold its mutex */

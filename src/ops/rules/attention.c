@@ -323,6 +323,7 @@ static wk_status check(const wk_tensor *q, const wk_tensor *k, const wk_tensor *
                    "value.dtype: %s instead.",
                    wk__dtype_c_name((wk_dtype)q->dtype), wk__dtype_c_name((wk_dtype)k->dtype),
                    wk__dtype_c_name((wk_dtype)value->dtype));
+  WK_TRY(wk__check_attention_devices(q, k, value));
   if (!mask) return WK_OK;
   if (mask->dtype != WK_BOOL && mask->dtype != WK_FLOAT32 && mask->dtype != q->dtype)
     return wk_fail(WK_RUNTIME_ERROR,
