@@ -198,15 +198,11 @@ wk_status wk__cuda_rand(wk__call *c) {
                      (wk__cuda_draws){.draw = WK__DRAW_UNIFORM, .b = 1});
 }
 
-static wk_status check_normal(double std) {
-  return std >= 0 ? WK_OK : wk_fail(WK_RUNTIME_ERROR, "normal expects std >= 0.0, but found std %g", std);
-}
-
 wk_status wk__cuda_normal(wk__call *c) {
   WK__ARGS(normal_);
   wk__cuda_draws f = {.draw = WK__DRAW_NORMAL, .a = number(&c->args[A_mean]), .b = number(&c->args[A_std])};
+  WK_TRY(wk__random_check_normal(f.b));
   WK_TRY(require_float(c->args[A_self].tensor, "normal_kernel_cuda"));
-  WK_TRY(check_normal(f.b));
   return fill_self(c, f);
 }
 
@@ -217,7 +213,7 @@ wk_status wk__cuda_randn(wk__call *c) {
     f.b = number(&c->args[WK__ARG(normal_float_float, std)]);
   }
   WK_TRY(require_float(c->outputs[0], "normal_kernel_cuda"));
-  WK_TRY(check_normal(f.b));
+  WK_TRY(wk__random_check_normal(f.b));
   return fill_tensor(generator_of(c, last_argument(c)), c->outputs[0], f);
 }
 

@@ -253,6 +253,13 @@ wk_status wk__meta_relu(wk__call *c) {
   return wk_fail(WK_RUNTIME_ERROR, "Boolean inputs not supported for relu");
 }
 
+/* PyTorch has kernels of floats alone. */
+wk_status wk__meta_only_floats(wk__call *c) {
+  wk_dtype common;
+  WK_TRY(wk__pointwise_spec(c, &common));
+  return wk_dtype_is_integral(common, true) ? refuse_dtype(c, "_cpu", common) : WK_OK;
+}
+
 wk_status wk__meta_round_decimals(wk__call *c) {
   wk_dtype dtype = (wk_dtype)c->args[WK__ARG(round_decimals, self)].tensor->dtype;
   if (wk_dtype_is_floating(dtype)) return wk__meta_pointwise(c);

@@ -88,6 +88,8 @@ WK_MUST_USE wk_status wk__random_normal_f32(wk__generator *generator, float *out
                                             bool contiguous);
 WK_MUST_USE wk_status wk__random_normal_half(wk__generator *generator, float *out, int64_t n, double mean, double std,
                                              bool contiguous);
+/* Refuses a deviation below 0, and NaN. */
+WK_MUST_USE wk_status wk__random_check_normal(double std);
 WK_MUST_USE wk_status wk__random_normal_f64(wk__generator *generator, double *out, int64_t n, double mean, double std,
                                             bool contiguous);
 
