@@ -6,7 +6,7 @@
  * stored by the copy engine, too, from each warp's share of shared memory, while the next tile is multiplied. Where a
  * nest's work is to be done on them each warp does it on its share, some between any two steps of the next tile; what
  * those leave over, and the last tile, follow by themselves. Tests: tests/cuda/test_products.py,
- * tests/cuda/test_behind.py. */
+ * tests/cuda/test_behind.py, tests/cuda/test_grouped_products.py. */
 #include "codegen/ptx_product_internal.h"
 
 typedef product_writer writer;
@@ -90,17 +90,25 @@ static void begin(writer *w) {
   SAY("bar.sync 0");
 }
 
-/* An item is a tile of a split of a batch. */
-static void find_item(writer *w, int item) {
+/* An item is a tile of a split of a batch, or of a group. The branch is taken where there is none, as the predicate
+ * says. */
+static int find_item(writer *w, int item, int otherwise) {
   wk__ptx_text *t = &w->text;
-  int tiles = TWO("mul.lo.u32", wk__ptx_arg_word(t, WK__PRODUCT_TILES_M), wk__ptx_arg_word(t, WK__PRODUCT_TILES_N));
-  int rest = TWO("div.u32", item, tiles), splits = wk__ptx_arg_word(t, WK__PRODUCT_SPLITS);
+  if (w->p->groups) {
+    int no_more = wk__product_find_in_groups(w, item);
+    SAY("@%%p%d bra L%d", no_more, otherwise);
+    return no_more;
+  }
+  int none = wk__ptx_predicate(t);
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", none, item, wk__ptx_arg_word(t, WK__PRODUCT_ITEMS));
+  SAY("@%%p%d bra L%d", none, otherwise);
+  int tiles_m = wk__ptx_arg_word(t, WK__PRODUCT_TILES_M), tiles_n = wk__ptx_arg_word(t, WK__PRODUCT_TILES_N);
+  int tiles = TWO("mul.lo.u32", tiles_m, tiles_n), rest = TWO("div.u32", item, tiles),
+      splits = wk__ptx_arg_word(t, WK__PRODUCT_SPLITS);
   w->split = TWO("rem.u32", rest, splits), w->batch = TWO("div.u32", rest, splits);
-  wk__product_find_tile(w, TWO("rem.u32", item, tiles));
-  int each = wk__ptx_arg_word(t, WK__PRODUCT_STEPS), all = product_all_steps(w);
-  int first = TWO("mul.lo.u32", w->split, each);
-  w->steps = TWO("min.u32", TWO("sub.u32", all, first), each);
-  SAY("mul.lo.u32 %%r%d, %%r%d, %d;\n\tmov.b32 %%r%d, 0", w->copy_k, first, product_depth(w), w->step);
+  wk__product_find_tile(w, TWO("rem.u32", item, tiles), tiles_m, tiles_n);
+  wk__product_find_steps(w);
+  return none;
 }
 
 static int first_item(writer *w) {
@@ -114,15 +122,9 @@ static void next_item(writer *w, int item) {
   SAY("add.u32 %%r%d, %%r%d, %%r%d", item, item, wk__ptx_special(&w->text, "%nctaid.x"));
 }
 
-static int no_more(writer *w, int item) {
-  int none = wk__ptx_predicate(&w->text);
-  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", none, item, wk__ptx_arg_word(&w->text, WK__PRODUCT_ITEMS));
-  return none;
-}
+/* ---- the thread that asks for operands, of groups with its warp, which looks for tiles ---- */
 
-/* ---- the thread that asks for operands ---- */
-
-/* Operands that all batches share have one batch in their map. */
+/* Operands that all batches share have one batch in their map, and so has C of which groups have a part each. */
 static int batch_of(writer *w, int arg) {
   int shared = wk__ptx_predicate(&w->text), batch = word(w);
   SAY("setp.eq.s64 %%p%d, %%d%d, 0", shared, wk__ptx_arg_long(&w->text, arg + 2));
@@ -171,22 +173,35 @@ static void ask_for_step(writer *w, const place *ring, const source *a, const so
   next_slot(w, ring);
 }
 
+static void ask_for_tile(writer *w, const place *ring, const source *a, const source *b) {
+  int steps = w->text.labels++, more = wk__ptx_predicate(&w->text);
+  wk__ptx_label(&w->text, steps);
+  ask_for_step(w, ring, a, b);
+  SAY("add.u32 %%r%d, %%r%d, 1;\n\tsetp.lt.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", w->step, w->step, more, w->step,
+      w->steps, more, steps);
+}
+
 static void write_copies(writer *w) {
   wk__ptx_text *t = &w->text;
-  int tiles = t->labels++, steps = t->labels++, end = t->labels++, more = wk__ptx_predicate(t);
+  int tiles = t->labels++, none = t->labels++, end = t->labels++;
+  int other = wk__ptx_predicate(t), no_steps = wk__ptx_predicate(t);
   if (w->behind) SAY("setmaxnreg.dec.sync.aligned.u32 %d", REGISTERS_OF_COPIES);
-  SAY("setp.ne.u32 %%p%d, %%r%d, %d;\n\t@%%p%d bra L%d", more, w->tid, COPIES, more, end);
+  SAY("setp.ne.u32 %%p%d, %%r%d, %d", other, w->tid, COPIES);
+  if (w->p->groups)
+    w->lane = WITH("and.b32", w->tid, 31);
+  else
+    SAY("@%%p%d bra L%d", other, end);
   place ring = begin_ring(w, 1); /* the round before the first one counts as read */
   int item = first_item(w), map_a = map_of(w, WK__PRODUCT_MAP_A), map_b = map_of(w, WK__PRODUCT_MAP_B);
   wk__ptx_label(t, tiles);
-  SAY("@%%p%d bra L%d", no_more(w, item), end);
-  find_item(w, item);
+  find_item(w, item, end);
   source a = {map_a, batch_of(w, WK__PRODUCT_A), w->row0, ROWS, w->p->a_across},
          b = {map_b, batch_of(w, WK__PRODUCT_B), w->column0, w->p->columns, w->p->b_across};
-  wk__ptx_label(t, steps);
-  ask_for_step(w, &ring, &a, &b);
-  SAY("add.u32 %%r%d, %%r%d, 1;\n\tsetp.lt.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", w->step, w->step, more, w->step,
-      w->steps, more, steps);
+  if (w->p->groups)
+    SAY("setp.eq.or.u32 %%p%d, %%r%d, 0, %%p%d;\n\t@%%p%d bra L%d", no_steps, w->steps, other, no_steps, none);
+  ask_for_tile(w, &ring, &a, &b);
+  wk__ptx_label(t, none);
+  if (w->p->groups) SAY("bar.warp.sync 0xffffffff");
   next_item(w, item);
   SAY("bra L%d", tiles);
   wk__ptx_label(t, end);
@@ -257,15 +272,35 @@ static void write_steps_in_parts(writer *w, const place *ring, int first_lane) {
       w->steps, more, loop);
 }
 
+/* Of a group's last step, what lies behind its end, which the engine has brought. */
+static void clear_behind_group(writer *w) {
+  int none = w->text.labels++, is_none = wk__ptx_predicate(&w->text), low = word(w), depth = product_depth(w);
+  int left = TWO("sub.u32", TWO("sub.u32", w->k, w->copy_k), WITH("mul.lo.u32", w->step, depth));
+  SAY("setp.ge.u32 %%p%d, %%r%d, %d;\n\t@%%p%d bra L%d", is_none, left, depth, is_none, none);
+  SAY("mov.b32 %%r%d, 0", low);
+  wk__product_clear(w, low, left, COPIES);
+  SAY("fence.proxy.async.shared::cta;\n\tbar.sync 1, %d", COPIES);
+  wk__ptx_label(&w->text, none);
+}
+
+/* Sums of a group may be of no steps. */
+static void begin_sums_of_group(writer *w, int none) {
+  int is_none = wk__ptx_predicate(&w->text);
+  for (int i = 0; i < w->groups * 4; i++) SAY("mov.b32 %%r%d, 0", w->sums + i);
+  SAY("setp.eq.u32 %%p%d, %%r%d, 0;\n\t@%%p%d bra L%d", is_none, w->steps, is_none, none);
+}
+
 /* A tile's steps. A stage is empty when the products of the next one have begun and its own are done. */
 static void write_steps(writer *w, const place *ring, const before *b, int first_lane) {
   wk__ptx_text *t = &w->text;
-  int loop = t->labels++, skip = t->labels++, adds = wk__ptx_predicate(t), more = wk__ptx_predicate(t), last = word(w),
-      release = wk__ptx_predicate(t);
+  int loop = t->labels++, skip = t->labels++, none = t->labels++, adds = wk__ptx_predicate(t),
+      more = wk__ptx_predicate(t), last = word(w), release = wk__ptx_predicate(t);
   SAY("setp.ne.u32 %%p%d, 0, 0", adds);
+  if (w->p->groups) begin_sums_of_group(w, none);
   wk__ptx_label(t, loop);
   wait(w, full_at(w, ring), ring->parity);
   w->from = stage_at(w, ring);
+  if (w->p->groups == WK__GROUPS_OF_K) clear_behind_group(w);
   wk__product_multiply(w, w->sums, adds);
   if (w->behind) {
     SAY("@!%%p%d bra L%d", some_left(w, b), skip);
@@ -281,15 +316,16 @@ static void write_steps(writer *w, const place *ring, const before *b, int first
       w->steps, more, loop);
   SAY("wgmma.wait_group.sync.aligned 0");
   arrive(w, last, first_lane);
+  wk__ptx_label(t, none);
 }
 
 /* Panels of 16 lines. */
 static void store_by_engine(writer *w, const product_lines *lines, int first_lane) {
-  int map = map_of(w, WK__PRODUCT_MAP_C);
+  int map = map_of(w, WK__PRODUCT_MAP_C), batch = w->p->groups ? batch_of(w, WK__PRODUCT_C) : w->batch;
   SAY("fence.proxy.async.shared::cta;\n\tbar.warp.sync 0xffffffff");
   for (int p = 0; p < wk__product_panels(w); p++)
     SAY("@%%p%d cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%%d%d, {%%r%d, %%r%d, %%r%d}], [%%r%d]",
-        first_lane, map, WITH("add.u32", lines->column, LINE / product_item_of_result(w->p) * p), lines->row, w->batch,
+        first_lane, map, WITH("add.u32", lines->column, LINE / product_item_of_result(w->p) * p), lines->row, batch,
         WITH("add.u32", lines->at, p * lines->rows * LINE));
   SAY("@%%p%d cp.async.bulk.commit_group", first_lane);
 }
@@ -298,10 +334,30 @@ static void wait_for_engine(writer *w, int first_lane) {
   SAY("@%%p%d cp.async.bulk.wait_group.read 0;\n\tbar.warp.sync 0xffffffff", first_lane);
 }
 
+/* Whether the warp's lines are of one group all: a predicate. */
+static int is_whole(writer *w, const product_lines *lines) {
+  bool rows = w->p->groups == WK__GROUPS_OF_ROWS;
+  int whole = wk__ptx_predicate(&w->text), first = rows ? lines->row : lines->column;
+  SAY("setp.le.u32 %%p%d, %%r%d, %%r%d", whole, WITH("add.u32", first, rows ? lines->rows : w->p->columns),
+      rows ? w->m : w->n);
+  SAY("setp.ge.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", whole, first, w->low, whole);
+  return whole;
+}
+
+/* The engine stores whole boxes; of groups whose rows or columns end in one the lanes store their part. */
 static void store_tile(writer *w, int first_lane) {
+  int by_lanes = w->text.labels++, done = w->text.labels++;
+  bool parted = w->p->groups == WK__GROUPS_OF_ROWS || w->p->groups == WK__GROUPS_OF_COLUMNS;
   wait_for_engine(w, first_lane);
   product_lines lines = wk__product_stage(w);
+  if (parted) SAY("@!%%p%d bra L%d", is_whole(w, &lines), by_lanes);
   store_by_engine(w, &lines, first_lane);
+  if (!parted) return;
+  SAY("bra L%d", done);
+  wk__ptx_label(&w->text, by_lanes);
+  SAY("bar.warp.sync 0xffffffff");
+  wk__product_store(w, &lines);
+  wk__ptx_label(&w->text, done);
 }
 
 static void write_products(writer *w) {
@@ -319,9 +375,7 @@ static void write_products(writer *w) {
   before b = nothing_before(w);
   int item = first_item(w);
   wk__ptx_label(t, tiles);
-  int none = no_more(w, item);
-  SAY("@%%p%d bra L%d", none, rest);
-  find_item(w, item);
+  int none = find_item(w, item, rest);
   if (wk__ptx_adds_parts(w->p))
     write_steps_in_parts(w, &ring, first_lane);
   else

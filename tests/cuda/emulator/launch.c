@@ -157,16 +157,25 @@ static bool run_warp(ptx_block *block, uint32_t warp) {
   }
 }
 
+/* Those that say how many threads they are for open while others go on, who may wait for these by looking again. */
+static bool open_barriers(ptx_block *block, bool all) {
+  uint32_t tried = 0;
+  bool opened = false;
+  for (uint32_t i = 0; i < block->thread_count && !has_failed(block); i++) {
+    ptx_thread *t = &block->threads[i];
+    if (t->state != PTX_WAITS || t->pc->op != PTX_OP_BARRIER || !(all || t->pc->count)) continue;
+    uint32_t bit = (uint32_t)1 << t->r[t->pc->a] % PTX_BARRIERS;
+    if (tried & bit) continue;
+    tried |= bit;
+    opened |= try_barrier(block, t);
+  }
+  return opened;
+}
+
 static bool open_any(ptx_block *block) {
   for (uint32_t w = 0; w < block->warp_count; w++)
     if (ptx_meet_active(block, w)) return true;
-  for (uint32_t i = 0; i < block->thread_count; i++) {
-    ptx_thread *t = &block->threads[i];
-    if (t->state != PTX_WAITS || t->pc->op != PTX_OP_BARRIER) continue;
-    if (try_barrier(block, t)) return true;
-    if (has_failed(block)) return false;
-  }
-  return false;
+  return open_barriers(block, true);
 }
 
 static void report_deadlock(ptx_block *block) {
@@ -185,7 +194,7 @@ static void run_together(ptx_block *block) {
   while (count_living(block) && !has_failed(block)) {
     bool moved = false;
     for (uint32_t w = 0; w < block->warp_count && !has_failed(block); w++) moved |= run_warp(block, w);
-    if (moved || has_failed(block)) continue;
+    if (has_failed(block) || open_barriers(block, false) || moved) continue;
     if (!open_any(block) && !has_failed(block)) report_deadlock(block);
   }
 }
