@@ -127,6 +127,7 @@ def test_indices_and_numbers_of_the_host_are_moved():
     assert torch.equal(c.index_put((at,), torch.tensor(2.0)).cpu(), torch.tensor([[0.0, 0], [2, 2], [0, 0], [2, 2]]))
     c[at] = torch.ones(2, device="cuda")
     c[torch.tensor([True, False, False, False])] = torch.tensor(5.0)
+    c[c == 5] = torch.tensor([5])  # where a mask holds in any dtype
     assert c.sum(1).tolist() == [10, 2, 0, 2] and c[at].sum().item() == 4
 
 

@@ -19,6 +19,9 @@ OF_ELEMENTS = re.compile(
 # Errors of a PyTorch that is older than the one that is matched: dims had names, and what is no number was looked up.
 OF_NAMES = re.compile(r"look up dimensions by name|not found in Tensor\[|passed a dimname")
 
+# Results lie as PyTorch's do there, and not as on the CPU.
+OWN_LAYOUT = {"scaled_dot_product_attention"}
+
 # By rejection: a stream an element, which is not that of PyTorch's kernels (docs/cuda.md).
 OTHER_STREAM = {"_standard_gamma", "_sample_dirichlet", "poisson", "binomial"}
 
@@ -111,7 +114,8 @@ class OnDevice:
         values = SHAPES if self.values == STREAM and device == "cpu" else self.values
         found = outcome(torch, function, place(self.name, call, device), values, device)
         if self.against == "cpu":
-            for key in ("device", "inputs") if self.values == SHAPES else ("device",):
+            apart = ["device"] + ["inputs"] * (self.values == SHAPES) + ["strides"] * (self.name in OWN_LAYOUT)
+            for key in apart:
                 found.pop(key, None)
         return found
 

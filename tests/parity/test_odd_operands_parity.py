@@ -28,6 +28,18 @@ def bias_gradient(*sizes):
     return call
 
 
+def put(mask, value, accumulate=False):
+    """A number at the places of a mask, by index_put and by x[mask] = value."""
+
+    def call(t):
+        x, m, v = t.zeros(3, 4), mask(t), value(t)
+        y = x.index_put((m,), v, accumulate)
+        x[m] = v
+        return x, y
+
+    return call
+
+
 DTYPES = {
     "addr of a wider matrix": lambda t: t.addr(t.rand(3, 4).double(), t.rand(3), t.rand(4)),
     "addr of a wider number": lambda t: t.addr(t.tensor(0.1).double(), t.rand(3), t.rand(4)),
@@ -79,6 +91,9 @@ REFUSED = {
     "no padding": lambda t: t.max_pool1d(t.ones(2, 3, 9), 3, 2, None),
     "no padding of two dims": lambda t: t.max_pool2d(t.ones(2, 3, 9, 9), 3, 2, None),
     "no padding of an average": lambda t: t.avg_pool1d(t.ones(2, 3, 9), 3, 2, None),
+    "an integer where an index is": put(lambda t: t.tensor([0]), lambda t: t.tensor(2)),
+    "integers where a mask holds": put(lambda t: t.arange(3) > 1, lambda t: t.ones(4).long()),
+    "an integer that is added": put(lambda t: t.arange(3) > 1, lambda t: t.tensor(2), True),
     "a number in a row": lambda t: t.cat([t.ones(3, 2), t.tensor(1.0)], 7),
     "no matrix": lambda t: t.geqrf(t.tensor(1.0).half()),
     "a deviation below 0": lambda t: t.ones(3, 4).int().normal_(1.0, -1.0),
@@ -92,6 +107,9 @@ def test_are_refused(what):
 
 
 TAKEN = {
+    "an integer where a mask holds": put(lambda t: t.eye(3, 4) > 0, lambda t: t.tensor(2)),
+    "one of one dim": put(lambda t: t.eye(3, 4) > 0, lambda t: t.tensor([2])),
+    "a double where a mask of rows holds": put(lambda t: t.arange(3) > 1, lambda t: t.tensor(2.5).double()),
     "hypot of an integer and a float": lambda t: t.hypot(t.ones(2).long(), t.ones(2)),
     "no stride": lambda t: t.max_pool1d(t.ones(2, 3, 9), 3, None),
     "no dims": lambda t: t.roll(t.arange(3), 1, None),
