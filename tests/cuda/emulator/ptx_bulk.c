@@ -67,8 +67,14 @@ typedef struct barrier {
   uint32_t phase : 1;
 } barrier;
 
+/* Of the thread's block, or of the one of its cluster that the address says. */
 static uint8_t *shared_at(ptx_thread *t, const ptx_ins *ins, uint64_t address, uint32_t bytes, uint32_t alignment) {
   const ptx_block *block = t->block;
+  uint64_t rank = address >> PTX_RANK_SHIFT;
+  if (rank && rank <= block->cluster->count) {
+    block = &block->cluster->blocks[rank - 1];
+    address &= ((uint64_t)1 << PTX_RANK_SHIFT) - 1;
+  }
   if (address % alignment == 0 && address < block->shared_bytes && block->shared_bytes - address >= bytes)
     return block->shared + address;
   ptx_fault(t, ins, CUDA_ERROR_ILLEGAL_ADDRESS, "%u bytes at shared 0x%llx", bytes, (unsigned long long)address);
@@ -141,18 +147,17 @@ static void round_to_tf32(uint8_t *at) {
   memcpy(at, &bits, sizeof bits);
 }
 
-/* One line of a box: row (y, z) of the tensor from x on, as far as it is there. */
+/* One line of a box: row (y, z) of the tensor from x on, as far as it is there. number: of the line in memory. */
 static bool move_row(ptx_thread *t, const ptx_ins *ins, const tensor_map *m, const int64_t at[DIMS], uint8_t *line,
-                     bool stores) {
+                     uint32_t number, bool stores) {
   bool there = true;
   uint32_t item = bytes_of_type(m->type);
   uint64_t base = m->address;
-  uint32_t number = (uint32_t)((uint64_t)(line - t->block->shared) / LINE % 8);
   for (int d = 1; d < DIMS; d++) there = there && at[d] >= 0 && at[d] < (int64_t)m->sizes[d];
   for (int d = 1; d < DIMS; d++) base += (uint64_t)at[d] * m->strides[d - 1];
   for (uint32_t i = 0; i < m->box[0]; i++) {
     int64_t x = at[0] + i;
-    uint8_t *here = line + (i * item / PIECE ^ number) * PIECE + i * item % PIECE, *element = NULL;
+    uint8_t *here = line + (i * item / PIECE ^ number % 8) * PIECE + i * item % PIECE, *element = NULL;
     if (there && x >= 0 && x < (int64_t)m->sizes[0]) {
       element = ptx_at(t, ins, PTX_GLOBAL, base + (uint64_t)x * item, item, stores ? PTX_WRITE : PTX_READ);
       if (!element) return false;
@@ -165,25 +170,25 @@ static bool move_row(ptx_thread *t, const ptx_ins *ins, const tensor_map *m, con
 }
 
 /* A box between the tensor and shared memory: how many bytes, 0: the thread has failed. */
-static uint32_t move_box(ptx_thread *t, const ptx_ins *ins, bool stores) {
+static uint32_t move_box(ptx_thread *t, const ptx_ins *ins, uint32_t to, bool stores) {
   tensor_map m;
   const uint32_t *slots = t->function->lists + ins->b;
   int64_t at[DIMS];
   if (!find_map(t, ins, &m)) return 0;
   uint32_t lines = m.box[1] * m.box[2];
-  uint8_t *shared = shared_at(t, ins, U32(t->r[ins->d]), lines * LINE, LINE);
+  uint8_t *shared = shared_at(t, ins, to, lines * LINE, LINE);
   for (uint32_t line = 0; shared && line < lines; line++) {
     for (int d = 0; d < DIMS; d++) at[d] = (int32_t)U32(t->r[slots[d]]);
     at[1] += line % m.box[1], at[2] += line / m.box[1];
-    if (!move_row(t, ins, &m, at, shared + line * LINE, stores)) return 0;
+    if (!move_row(t, ins, &m, at, shared + line * LINE, to / LINE + line, stores)) return 0;
   }
   return shared ? lines * m.box[0] * bytes_of_type(m.type) : 0;
 }
 
-bool ptx_bulk_copy(ptx_thread *t, const ptx_ins *ins) {
+static bool copy_to(ptx_thread *t, const ptx_ins *ins, uint32_t to, uint32_t at) {
   barrier b;
-  uint8_t *end = shared_at(t, ins, U32(t->r[ins->c]), sizeof b, sizeof b);
-  uint32_t bytes = end ? move_box(t, ins, false) : 0;
+  uint8_t *end = shared_at(t, ins, at, sizeof b, sizeof b);
+  uint32_t bytes = end ? move_box(t, ins, to, false) : 0;
   if (!bytes) return false;
   memcpy(&b, end, sizeof b);
   b.bytes -= (int32_t)bytes;
@@ -191,4 +196,17 @@ bool ptx_bulk_copy(ptx_thread *t, const ptx_ins *ins) {
   return true;
 }
 
-bool ptx_bulk_store(ptx_thread *t, const ptx_ins *ins) { return move_box(t, ins, true); }
+/* Of many blocks each is told by its own barrier. */
+bool ptx_bulk_copy(ptx_thread *t, const ptx_ins *ins) {
+  uint32_t to = U32(t->r[ins->d]), end = U32(t->r[ins->c]), blocks = (uint32_t)t->r[ins->e] & 0xffff;
+  if (!ins->imm) return copy_to(t, ins, to, end);
+  if (!blocks || blocks >> t->block->cluster->count) {
+    ptx_fault(t, ins, CUDA_ERROR_LAUNCH_FAILED, "blocks 0x%x of a cluster of %u", blocks, t->block->cluster->count);
+    return false;
+  }
+  for (uint32_t rank = 0; blocks >> rank; rank++)
+    if (blocks >> rank & 1 && !copy_to(t, ins, ptx_of_rank(to, rank), ptx_of_rank(end, rank))) return false;
+  return true;
+}
+
+bool ptx_bulk_store(ptx_thread *t, const ptx_ins *ins) { return move_box(t, ins, U32(t->r[ins->d]), true); }
