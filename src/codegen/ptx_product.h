@@ -113,12 +113,12 @@ static inline bool wk__ptx_product_is_bulk(const wk__ptx_product *p) {
   return p->warpgroups && p->windows == WK__WINDOWS_OF_NONE;
 }
 
-/* The elements that tiles of a group begin at multiples of: before the group where it begins elsewhere. Threads copy
- * whole pieces of 16 bytes, and store such pieces of C. */
+/* The elements that tiles of a group begin at multiples of: before the group where it begins elsewhere. Whole pieces of
+ * 16 bytes are copied and stored, and the copy engine's boxes begin at them: others are an illegal instruction. */
 static inline int wk__ptx_product_unit(const wk__ptx_product *p) {
   bool pieces = p->groups == WK__GROUPS_OF_COLUMNS;
-  if (p->groups == WK__GROUPS_OF_ROWS) pieces = !p->warpgroups && p->a_across;
-  if (p->groups == WK__GROUPS_OF_K) pieces = !p->warpgroups && !(p->a_across && p->b_across);
+  if (p->groups == WK__GROUPS_OF_ROWS) pieces = p->a_across;
+  if (p->groups == WK__GROUPS_OF_K) pieces = !(p->a_across && p->b_across);
   return pieces ? 16 / wk__ptx_element_bytes((wk__ptx_element)p->a) : 1;
 }
 

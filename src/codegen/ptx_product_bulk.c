@@ -319,15 +319,19 @@ static void write_steps_in_parts(writer *w, const place *ring, int lanes) {
       w->steps, more, loop);
 }
 
-/* Of a group's last step, what lies behind its end, which the engine has brought. */
-static void clear_behind_group(writer *w) {
-  int none = w->text.labels++, is_none = wk__ptx_predicate(&w->text), low = word(w), depth = product_depth(w);
+/* What the engine has brought of other groups: in the first step before this one's k, in the last behind it. */
+static void clear_others(writer *w) {
+  wk__ptx_text *t = &w->text;
+  int none = t->labels++, is_none = wk__ptx_predicate(t), later = wk__ptx_predicate(t), depth = product_depth(w);
   int left = TWO("sub.u32", TWO("sub.u32", w->k, w->copy_k), WITH("mul.lo.u32", w->step, depth));
-  SAY("setp.ge.u32 %%p%d, %%r%d, %d;\n\t@%%p%d bra L%d", is_none, left, depth, is_none, none);
-  SAY("mov.b32 %%r%d, 0", low);
+  int low = WITH("and.b32", w->low, wk__ptx_product_unit(w->p) - 1);
+  SAY("setp.ne.u32 %%p%d, %%r%d, 0;\n\tselp.b32 %%r%d, 0, %%r%d, %%p%d", later, w->step, low, low, later);
+  SAY("setp.eq.u32 %%p%d, %%r%d, 0;\n\tsetp.ge.and.u32 %%p%d, %%r%d, %d, %%p%d", is_none, low, is_none, left, depth,
+      is_none);
+  SAY("@%%p%d bra L%d", is_none, none);
   wk__product_clear(w, low, left, COPIES);
   SAY("fence.proxy.async.shared::cta;\n\tbar.sync 1, %d", COPIES);
-  wk__ptx_label(&w->text, none);
+  wk__ptx_label(t, none);
 }
 
 /* Sums of a group may be of no steps. */
@@ -347,7 +351,7 @@ static void write_steps(writer *w, const place *ring, const before *b, int lanes
   wk__ptx_label(t, loop);
   wait(w, full_at(w, ring), ring->parity);
   w->from = stage_at(w, ring);
-  if (w->p->groups == WK__GROUPS_OF_K) clear_behind_group(w);
+  if (w->p->groups == WK__GROUPS_OF_K) clear_others(w);
   wk__product_multiply(w, w->sums, adds);
   if (w->behind) {
     SAY("@!%%p%d bra L%d", some_left(w, b), skip);

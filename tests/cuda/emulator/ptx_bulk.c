@@ -175,6 +175,12 @@ static uint32_t move_box(ptx_thread *t, const ptx_ins *ins, uint32_t to, bool st
   const uint32_t *slots = t->function->lists + ins->b;
   int64_t at[DIMS];
   if (!find_map(t, ins, &m)) return 0;
+  int64_t byte = (int64_t)(int32_t)U32(t->r[slots[0]]) * bytes_of_type(m.type);
+  if (byte % PIECE != 0) {
+    ptx_fault(t, ins, CUDA_ERROR_ILLEGAL_INSTRUCTION, "a box begins at byte %lld of a line, inside of a piece",
+              (long long)byte);
+    return 0;
+  }
   uint32_t lines = m.box[1] * m.box[2];
   uint8_t *shared = shared_at(t, ins, to, lines * LINE, LINE);
   for (uint32_t line = 0; shared && line < lines; line++) {

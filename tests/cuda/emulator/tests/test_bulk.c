@@ -36,7 +36,7 @@ static void run(CUfunction f, CUdeviceptr tensor, CUdeviceptr out, int x, int y,
 
 static void boxes(void **state) {
   static uint16_t tensor[BATCHES * ROWS * PITCH], found[BYTES / 2];
-  static const int corners[][2] = {{0, 0}, {8, 2}, {-8, -3}, {COLUMNS - 1, ROWS - 1}, {COLUMNS, ROWS}};
+  static const int corners[][2] = {{0, 0}, {8, 2}, {-8, -3}, {COLUMNS - 8, ROWS - 1}, {COLUMNS, ROWS}};
   (void)state;
   begin();
   for (size_t i = 0; i < COUNT(tensor); i++) tensor[i] = (uint16_t)(i + 1);
@@ -133,6 +133,18 @@ static void clusters(void **state) {
   OK(cuModuleUnload(module));
 }
 
+/* As on an H100. */
+static void boxes_begin_at_pieces(void **state) {
+  int x = 12, y = 0;
+  (void)state;
+  begin();
+  CUdeviceptr memory = device_memory(4096), out = memory + 2048;
+  CUtensorMap map = map_of(memory);
+  CUmodule module = load_text(text);
+  void *args[] = {&map, &out, &x, &y};
+  assert_int_equal(launch(function_of(module, "k"), 1, BYTES / 16, BYTES + 8, args), CUDA_ERROR_ILLEGAL_INSTRUCTION);
+}
+
 static void maps(void **state) {
   CUtensorMap map, other;
   uint64_t sizes[] = {COLUMNS, ROWS, BATCHES}, strides[] = {2 * PITCH, 2 * PITCH * ROWS};
@@ -152,6 +164,7 @@ static void maps(void **state) {
 
 int test_bulk(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(boxes), cmocka_unit_test(elements_of_other_sizes),
-                                     cmocka_unit_test(clusters), cmocka_unit_test(maps)};
+                                     cmocka_unit_test(clusters), cmocka_unit_test(maps),
+                                     cmocka_unit_test(boxes_begin_at_pieces)};
   return cmocka_run_group_tests_name("bulk", tests, NULL, NULL);
 }
