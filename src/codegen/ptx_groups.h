@@ -13,6 +13,9 @@
 enum { WK__GROUP_ROWS = 64, WK__GROUP_COLUMNS = 256, WK__GROUP_SLICE = 32, WK__GROUP_ATOM = 1024 };
 /* SLICE: bytes of k that one instruction multiplies; COLUMNS: at most; ATOM: where matrices may begin. */
 
+/* Bytes of a line, of so many that lie together. */
+static inline int wk__ptx_group_line(int64_t bytes) { return (int)(bytes < 128 ? bytes : 128); }
+
 /* Where byte `bytes` of lines without panels lies; of two places without common bits: the exclusive or of theirs. */
 static inline int wk__ptx_group_swizzled(int bytes, int line) { return bytes ^ ((bytes >> 7 & (line / 16 - 1)) << 4); }
 

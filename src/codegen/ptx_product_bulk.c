@@ -7,6 +7,7 @@
  * nest's work is to be done on them each warp does it on its share, some between any two steps of the next tile; what
  * those leave over, and the last tile, follow by themselves. Tests: tests/cuda/test_products.py,
  * tests/cuda/test_behind.py. */
+#include "codegen/ptx_bulk.h"
 #include "codegen/ptx_product_internal.h"
 
 typedef product_writer writer;
@@ -14,7 +15,7 @@ typedef product_writer writer;
 enum { COPIES = 256, WARPS = COPIES / 32, THREADS = COPIES + 32 }; /* COPIES: the first thread of the ninth warp */
 /* With a nest there are twelve warps: registers of a thread are taken from one warpgroup and given to two. */
 enum { THREADS_OF_NEST = COPIES + 128, REGISTERS_OF_NEST = 232, REGISTERS_OF_COPIES = 40 };
-enum { MOST_SHARED = 227 * 1024, ATOM = 1024, BARRIER = 8, MOST_STAGES = 6 };
+enum { MOST_SHARED = 227 * 1024, ATOM = 1024, BARRIER = WK__BULK_BARRIER, MOST_STAGES = 6 };
 
 static int word(writer *w) { return product_word(w); }
 
@@ -61,13 +62,6 @@ static int stage_at(writer *w, const place *p) {
 static int full_at(writer *w, const place *p) { return TWO("add.u32", w->end, WITH("shl.b32", p->slot, 3)); }
 static int empty_at(writer *w, const place *p) { return WITH("add.u32", full_at(w, p), w->stages * BARRIER); }
 
-static void wait(writer *w, int barrier, int parity) {
-  int again = w->text.labels++, done = wk__ptx_predicate(&w->text);
-  wk__ptx_label(&w->text, again);
-  SAY("mbarrier.try_wait.parity.shared::cta.b64 %%p%d, [%%r%d], %%r%d", done, barrier, parity);
-  SAY("@!%%p%d bra L%d", done, again);
-}
-
 /* ---- what both roles know ---- */
 
 /* Barriers begin empty; no thread waits before all are there. */
@@ -82,8 +76,8 @@ static void begin(writer *w) {
   w->end = WITH("add.u32", w->staging, staging_bytes(w->p));
   SAY("setp.ne.u32 %%p%d, %%r%d, 0;\n\t@%%p%d bra L%d", not_first, w->tid, not_first, others);
   for (int s = 0; s < w->stages; s++) {
-    SAY("mbarrier.init.shared::cta.b64 [%%r%d+%d], 1", w->end, s * BARRIER);
-    SAY("mbarrier.init.shared::cta.b64 [%%r%d+%d], %d", w->end, (w->stages + s) * BARRIER, WARPS);
+    wk__ptx_bulk_begin(t, -1, w->end, s * BARRIER, 1);
+    wk__ptx_bulk_begin(t, -1, w->end, (w->stages + s) * BARRIER, WARPS);
   }
   SAY("fence.mbarrier_init.release.cluster");
   wk__ptx_label(t, others);
@@ -130,13 +124,6 @@ static int batch_of(writer *w, int arg) {
   return batch;
 }
 
-static int map_of(writer *w, int arg) {
-  int map = wk__ptx_long(&w->text);
-  SAY("mov.b64 %%d%d, args;\n\tadd.s64 %%d%d, %%d%d, %d;\n\tcvta.param.u64 %%d%d, %%d%d", map, map, map, 8 * arg, map,
-      map);
-  return map;
-}
-
 typedef struct source {
   int map;   /* long */
   int batch; /* word */
@@ -146,9 +133,8 @@ typedef struct source {
 } source;
 
 static void ask(writer *w, int to, int offset, const source *s, int fast, int slow, int full) {
-  SAY("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%%r%d], [%%d%d, {%%r%d, %%r%d, "
-      "%%r%d}], [%%r%d]",
-      WITH("add.u32", to, offset), s->map, fast, slow, s->batch, full);
+  wk__ptx_bulk_box box = {s->map, fast, slow, s->batch};
+  wk__ptx_bulk_copy(&w->text, -1, &box, WITH("add.u32", to, offset), full);
 }
 
 static void ask_for(writer *w, const source *s, int to, int full) {
@@ -163,8 +149,8 @@ static void ask_for(writer *w, const source *s, int to, int full) {
 
 static void ask_for_step(writer *w, const place *ring, const source *a, const source *b) {
   int full = full_at(w, ring), to = stage_at(w, ring);
-  wait(w, empty_at(w, ring), ring->parity);
-  SAY("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%%r%d], %d", full, product_stage_bytes(w));
+  wk__ptx_bulk_wait(&w->text, empty_at(w, ring), ring->parity);
+  wk__ptx_bulk_expect(&w->text, -1, full, product_stage_bytes(w));
   ask_for(w, a, to, full);
   ask_for(w, b, WITH("add.u32", to, ROWS * LINE), full);
   SAY("add.u32 %%r%d, %%r%d, %d", w->copy_k, w->copy_k, product_depth(w));
@@ -177,7 +163,8 @@ static void write_copies(writer *w) {
   if (w->behind) SAY("setmaxnreg.dec.sync.aligned.u32 %d", REGISTERS_OF_COPIES);
   SAY("setp.ne.u32 %%p%d, %%r%d, %d;\n\t@%%p%d bra L%d", more, w->tid, COPIES, more, end);
   place ring = begin_ring(w, 1); /* the round before the first one counts as read */
-  int item = first_item(w), map_a = map_of(w, WK__PRODUCT_MAP_A), map_b = map_of(w, WK__PRODUCT_MAP_B);
+  int item = first_item(w), map_a = wk__ptx_bulk_map(&w->text, WK__PRODUCT_MAP_A),
+      map_b = wk__ptx_bulk_map(&w->text, WK__PRODUCT_MAP_B);
   wk__ptx_label(t, tiles);
   SAY("@%%p%d bra L%d", no_more(w, item), end);
   find_item(w, item);
@@ -245,7 +232,7 @@ static void write_steps_in_parts(writer *w, const place *ring, int first_lane) {
   int loop = t->labels++, adds = wk__ptx_predicate(t), more = wk__ptx_predicate(t), count = w->groups * 4;
   for (int i = 0; i < count; i++) SAY("mov.b32 %%r%d, 0", w->sums + i);
   wk__ptx_label(t, loop);
-  wait(w, full_at(w, ring), ring->parity);
+  wk__ptx_bulk_wait(&w->text, full_at(w, ring), ring->parity);
   w->from = stage_at(w, ring);
   SAY("setp.ne.u32 %%p%d, 0, 0", adds);
   wk__product_multiply(w, w->parts, adds);
@@ -264,7 +251,7 @@ static void write_steps(writer *w, const place *ring, const before *b, int first
       release = wk__ptx_predicate(t);
   SAY("setp.ne.u32 %%p%d, 0, 0", adds);
   wk__ptx_label(t, loop);
-  wait(w, full_at(w, ring), ring->parity);
+  wk__ptx_bulk_wait(&w->text, full_at(w, ring), ring->parity);
   w->from = stage_at(w, ring);
   wk__product_multiply(w, w->sums, adds);
   if (w->behind) {
@@ -285,7 +272,7 @@ static void write_steps(writer *w, const place *ring, const before *b, int first
 
 /* Panels of 16 lines. */
 static void store_by_engine(writer *w, const product_lines *lines, int first_lane) {
-  int map = map_of(w, WK__PRODUCT_MAP_C);
+  int map = wk__ptx_bulk_map(&w->text, WK__PRODUCT_MAP_C);
   SAY("fence.proxy.async.shared::cta;\n\tbar.warp.sync 0xffffffff");
   for (int p = 0; p < wk__product_panels(w); p++)
     SAY("@%%p%d cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%%d%d, {%%r%d, %%r%d, %%r%d}], [%%r%d]",

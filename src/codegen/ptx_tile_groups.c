@@ -63,7 +63,7 @@ static wk__tile root_of(const tile_writer *w, wk__tile v, bool *out_turned) {
 
 form group_form(const wk__tile_type *t, int fast) {
   form f = {{0}};
-  int item = wk__dtypes[t->dtype].size, line = (int)wk__min(128, t->shape[fast] * item), first, count;
+  int item = wk__dtypes[t->dtype].size, line = wk__ptx_group_line(t->shape[fast] * item), first, count;
   int in_line = log2_of(line / item), panel = t->shape[1 - fast] * line;
   bits_of_dim(t, fast, &first, &count);
   for (int b = 0; b < count; b++) f.bytes[first + b] = b < in_line ? item << b : panel << (b - in_line);
@@ -116,7 +116,7 @@ group_operand group_operand_of(const tile_writer *w, wk__tile dot, int o) {
   wk__tile laid_out = g.place == IN_RING ? w->rings[w->ring_of[g.root] - 1].load : g.root;
   int fast = w->own[laid_out] ? register_dim(t, &w->layouts[w->own[laid_out]]) : t->ndim - 1;
   g.form = group_form(t, fast);
-  g.line = (int)wk__min(128, t->shape[fast] * wk__dtypes[t->dtype].size), g.panel = t->shape[1 - fast] * g.line;
+  g.line = wk__ptx_group_line(t->shape[fast] * wk__dtypes[t->dtype].size), g.panel = t->shape[1 - fast] * g.line;
   g.across = (fast ^ turned) == o;
   return g;
 }
@@ -199,7 +199,7 @@ bool changes_sums(const tile_writer *w, wk__tile loop, wk__tile end) {
   for (wk__tile v = instr_at(w, loop)->next; v != end; v = instr_at(w, v)->next) {
     if (instr_at(w, v)->op != WK__TILE_dot || !uses_groups(w, v)) continue;
     const wk__tile_instr *sums = instr_at(w, instr_at(w, v)->operands[2]);
-    if (sums->op != WK__TILE_carry && !is_zero(sums)) return true;
+    if (sums->op != WK__TILE_carry && !wk__tile_is_zero(sums)) return true;
   }
   return false;
 }
@@ -259,8 +259,7 @@ static int origin_of(tile_writer *w, const staged_loop *s, const group_operand *
   if (g->place == IN_REGISTERS) return 0;
   if (g->place == KEPT && w->kept[g->root]) return WITH("add.u32", w->ring_base, w->kept[g->root] - 1);
   if (g->place != IN_RING) return -1;
-  int offset = w->kept_bytes + w->rings[w->ring_of[g->root] - 1].offset;
-  return WITH("add.u32", TWO("add.u32", w->ring_base, s->read), offset);
+  return WITH("add.u32", s->from, w->rings[w->ring_of[g->root] - 1].offset);
 }
 
 /* Bytes from an operand's begin to `along` rows or columns further, and to `k`. */
@@ -338,7 +337,7 @@ int emit_group_dot(tile_writer *w, wk__tile v, int at) {
   wk__tile loop = loop_around(w, v);
   staged_loop *s = loop ? staged_of(w, loop) : NULL;
   group_operand g[2] = {group_operand_of(w, v, 0), group_operand_of(w, v, 1)};
-  bool adds = !is_zero(instr_at(w, instr_at(w, v)->operands[2]));
+  bool adds = !wk__tile_is_zero(instr_at(w, instr_at(w, v)->operands[2]));
   if (s && v == s->first_product) await_round(w, s);
   int origins[2] = {origin_of(w, s, &g[0]), origin_of(w, s, &g[1])};
   bool passes = origins[0] < 0 || origins[1] < 0;
