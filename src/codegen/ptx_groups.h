@@ -24,6 +24,12 @@ static inline int wk__ptx_group_swizzled(int bytes, int line) { return bytes ^ (
 int wk__ptx_group_describe(wk__ptx_text *t, int address, int line, int panel);
 int wk__ptx_group_part(wk__ptx_text *t, int description, int bytes);
 
+/* What stands in front of this is done before what waits behind it, as the compiler of PTX has no reason to do: it
+ * moves a wait for products up to where nothing but they are needed, in front of all that could be computed meanwhile.
+ * It does not move one in front of a trap that may be one for all it knows. `word`: never above WK__GROUP_NEVER. */
+enum { WK__GROUP_NEVER = 1 << 20 };
+void wk__ptx_group_stay(wk__ptx_text *t, int word);
+
 typedef struct wk__ptx_group_product {
   int columns, depth;             /* depth: elements of SLICE bytes */
   const char *sum, *left, *right; /* types: "f32", "bf16", ... */

@@ -52,12 +52,15 @@ typedef struct staged_loop {
   bool late;                          /* products of the round before may read while the next copies begin */
   int bytes;                          /* of a slot */
   int rings[MAX_RINGS], count;
-  int by_engine;   /* so many of them */
-  int scratch;     /* word: shared memory behind the slots */
-  int read, write; /* words: the number of this round's slot, of that which is filled next */
-  int from;        /* word: where this round's slot is */
-  int barriers;    /* bytes from the first barrier on to those of the slots, where the engine brings something */
-  int phases;      /* word: bit s is the parity of the phase that slot s's barrier ends next */
+  int by_engine;      /* so many of them */
+  int scratch;        /* word: shared memory behind the slots */
+  int read, write;    /* words: the number of this round's slot, of that which is filled next */
+  int from;           /* word: where this round's slot is */
+  wk__tile postponed; /* a product that begins behind the next round's first one; 0: none */
+  int before;         /* word: where its slot is */
+  int fragments;      /* words: its first operand */
+  int barriers;       /* bytes from the first barrier on to those of the slots, where the engine brings something */
+  int phases;         /* word: bit s is the parity of the phase that slot s's barrier ends next */
 } staged_loop;
 
 typedef struct tile_writer {
@@ -252,6 +255,23 @@ void settle_last_round(tile_writer *w);                                   /* pro
 bool is_deferred(const tile_writer *w, const staged_loop *s, wk__tile v); /* the next round begins without it */
 /* Whether sums of products are changed by something else in each round, as attention's are. */
 bool changes_sums(const tile_writer *w, wk__tile loop, wk__tile end);
+
+/* All of a product. words: its first operand in registers, by pairs, or -1; origins: words where operands lie. */
+void multiply_by_groups(tile_writer *w, wk__tile v, const group_operand g[2], const int origins[2], int words, int sums,
+                        bool adds);
+/* The registers that a product adds to, with what they begin with. */
+int begin_sums(tile_writer *w, wk__tile v, int at, bool adds);
+/* The first operand of a product by pairs, as wgmma takes it from registers: words; how many. */
+int pack_fragments(tile_writer *w, wk__tile v);
+int fragment_words(const tile_writer *w, wk__tile v);
+
+/* ---- ptx_tile_postponed.c: a product that begins in the next round ---- */
+
+void plan_postponed(tile_writer *w, staged_loop *s);
+void begin_postponed(tile_writer *w, staged_loop *s); /* in front of the loop, behind a barrier */
+int postpone(tile_writer *w, staged_loop *s, int at); /* where it stands: -> its sums */
+/* Begins it, as of the round whose slot is at `place` (a word). */
+void multiply_postponed(tile_writer *w, staged_loop *s, int place);
 
 /* ---- ptx_tile_engine.c: what the copy engine brings ---- */
 

@@ -10,6 +10,7 @@
  * the round before are done (a barrier of the program), so that the next copies may go to their slot. Where sums are
  * changed between products, the compiler of PTX does not let them wait for a part of the products that are under way:
  * with three slots the next copies go to that of two rounds before, with two they begin when all products are done.
+ * With three the second product may begin behind the next round's first one (ptx_tile_postponed.c).
  * Test: tests/cuda/test_tiles.py. */
 #include "codegen/ptx_bulk.h"
 #include "codegen/ptx_groups.h"
@@ -283,6 +284,10 @@ static void begin_slots(tile_writer *w, staged_loop *s) {
   SAY("bar.sync 0");
   SAY("mov.b32 %%r%d, 0;\n\tmov.b32 %%r%d, %d", s->read, s->write, s->rounds);
   use_scratch(w, s);
+  plan_postponed(w, s);
+  if (!s->postponed) return;
+  SAY("add.u32 %%r%d, %%r%d, %d", s->from, w->outside, (s->slots - 1) * s->bytes);
+  begin_postponed(w, s);
 }
 
 /* The first rounds, in front of the loop; those in it begin behind its first product. */
@@ -306,6 +311,7 @@ void await_round(tile_writer *w, const staged_loop *s) {
   if (s->by_engine) await_engine(w, s);
   if (copies_by_threads(s)) SAY("cp.async.wait_group %d;\n\tfence.proxy.async.shared::cta", s->rounds - 1);
   if (copies_by_threads(s) || s->late) SAY("bar.sync 0");
+  if (s->postponed) SAY("mov.b32 %%r%d, %%r%d", s->before, s->from);
   SAY("mov.b32 %%r%d, %%r%d", s->from, place_of_slot(w, s, s->read));
 }
 
@@ -335,6 +341,7 @@ void end_round(tile_writer *w, staged_loop *s) {
 }
 
 void end_staged(tile_writer *w, staged_loop *s) {
+  if (s->postponed) multiply_postponed(w, s, s->from);
   SAY("wgmma.wait_group.sync.aligned 0");
   if (copies_by_threads(s)) SAY("cp.async.wait_group 0");
   SAY("bar.sync 0");

@@ -113,6 +113,13 @@ def test_attention_of_what_the_host_describes(s, d, bm, bn, warps, stages):
     torch.testing.assert_close(out, expected, rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.parametrize("stages", [2, 3, 5])
+def test_a_loop_takes_nothing_of_the_one_before(stages):
+    out, expected = kernels.run_described_attention("cuda", stages=stages, programs=1)
+    assert not out[0].isfinite().any()
+    torch.testing.assert_close(out[1], expected[1], rtol=2e-2, atol=2e-2)
+
+
 @pytest.mark.parametrize(("s", "d", "bm", "bn", "warps", "stages"), [
     (128, 64, 64, 64, 4, 3), (256, 64, 128, 32, 8, 4), (128, 128, 128, 64, 8, 2), (64, 16, 64, 16, 4, 1)])  # fmt: skip
 @pytest.mark.parametrize("causal", [False, True])
@@ -131,15 +138,20 @@ eval(sys.argv[2])
 """
 
 
-def instructions_of(call, products="wgmma"):
-    """The kinds of some instructions in the kernels of a call."""
+def text_of(call, products="wgmma"):
+    """The text of a call's kernels."""
     path = pathlib.Path(__file__).parent.parent / "python" / "test_tiles.py"
     environment = os.environ | {"WICK_CUDA_PRODUCTS": products, "WICK_LOGS": "kernel"}
     done = subprocess.run([sys.executable, "-c", INSTRUCTIONS, str(path), call], env=environment, capture_output=True,
                           text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
+    return done.stderr
+
+
+def instructions_of(call, products="wgmma"):
+    """The kinds of some instructions in it."""
     found = r"wgmma\.mma_async|(?<=\t)mma\.sync|cp\.async\.wait_group [1-9]|cp\.async\.bulk\.tensor"
-    return set(re.findall(found, done.stderr))
+    return set(re.findall(found, text_of(call, products)))
 
 
 @pytest.mark.parametrize(("how", "k", "stages", "expected"), [
@@ -166,6 +178,12 @@ def test_products_are_of_warpgroups_where_the_device_has_them(how, k, stages, ex
 def test_the_copy_engine_brings_boxes_that_there_are_maps_of(call, expected):
     assert instructions_of("kernels." + call) == expected | {"wgmma.mma_async"}
     assert instructions_of("kernels." + call, "mma") == {"mma.sync"}
+
+
+@pytest.mark.parametrize(("stages", "expected"), [(2, ["0", "0"]), (3, ["1", "0", "0"]), (5, ["1", "0", "0"])])
+def test_values_are_multiplied_behind_the_next_scores(stages, expected):
+    text = text_of(f'kernels.run_described_attention("cuda", stages={stages})')
+    assert re.findall(r"wgmma.wait_group.sync.aligned (\d)", text) == expected
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])

@@ -265,20 +265,21 @@ def described_matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: t
 
 
 @triton.jit
-def described_attention(q, k, v, out, S, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    first = tl.program_id(1) * S
-    row = first + tl.program_id(0) * BM
-    queries = q.load([row, 0])
-    top = tl.zeros([BM], dtype=tl.float32) - float("inf")
-    total, acc = tl.zeros([BM], dtype=tl.float32), tl.zeros([BM, D], dtype=tl.float32)
-    for start in range(first, first + S, BN):
-        scores = tl.dot(queries, k.load([start, 0]).T) * scale
-        new_top = tl.maximum(top, tl.max(scores, 1))
-        p, shrink = tl.exp2(scores - new_top[:, None]), tl.exp2(top - new_top)
-        total = total * shrink + tl.sum(p, 1)
-        acc = tl.dot(p.to(v.dtype), v.load([start, 0]), acc * shrink[:, None])
-        top = new_top
-    out.store([row, 0], (acc / total[:, None]).to(out.dtype))
+def described_attention(q, k, v, out, S, H, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    for head in range(tl.program_id(1), H, tl.num_programs(1)):
+        first = head * S
+        row = first + tl.program_id(0) * BM
+        queries = q.load([row, 0])
+        top = tl.zeros([BM], dtype=tl.float32) - float("inf")
+        total, acc = tl.zeros([BM], dtype=tl.float32), tl.zeros([BM, D], dtype=tl.float32)
+        for start in range(first, first + S, BN):
+            scores = tl.dot(queries, k.load([start, 0]).T) * scale
+            new_top = tl.maximum(top, tl.max(scores, 1))
+            p, shrink = tl.exp2(scores - new_top[:, None]), tl.exp2(top - new_top)
+            total = total * shrink + tl.sum(p, 1)
+            acc = tl.dot(p.to(v.dtype), v.load([start, 0]), acc * shrink[:, None])
+            top = new_top
+        out.store([row, 0], (acc / total[:, None]).to(out.dtype))
 
 
 @triton.jit
@@ -400,15 +401,18 @@ def run_described_matmul(device, dtype, m, n, k, blocks, warps=4, stages=3, how=
     return c.cpu(), (a.cpu().float() @ b.cpu().float().t()).to(dtype)
 
 
-def run_described_attention(device, s=128, d=64, bm=64, bn=32, warps=4, stages=3, heads=2):
+def run_described_attention(device, s=128, d=64, bm=64, bn=32, warps=4, stages=3, programs=2):
+    """Of two heads; one program after the other makes both where there is one: the first head's values are infinite then."""
     torch.manual_seed(0)
-    q, k, v = (torch.randn(heads * s, d).bfloat16().to(device) for _ in range(3))
+    q, k, v = (torch.randn(2 * s, d).bfloat16().to(device) for _ in range(3))
+    if programs == 1:
+        v[:s] = float("inf")
     out = torch.empty_like(q)
     described = [TensorDescriptor.from_tensor(t, [b, d]) for t, b in ((q, bm), (k, bn), (v, bn), (out, bm))]
-    described_attention[(s // bm, heads)](*described, s, d**-0.5 * 1.44269504, D=d, BM=bm, BN=bn, num_warps=warps,
-                                          num_stages=stages)  # fmt: skip
-    q, k, v = (t.cpu().float().view(heads, s, d) for t in (q, k, v))
-    return out.cpu().float().view(heads, s, d), torch.softmax(q @ k.transpose(1, 2) * d**-0.5, 2) @ v
+    described_attention[(s // bm, programs)](*described, s, 2, d**-0.5 * 1.44269504, D=d, BM=bm, BN=bn, num_warps=warps,
+                                             num_stages=stages)  # fmt: skip
+    q, k, v = (t.cpu().float().view(2, s, d) for t in (q, k, v))
+    return out.cpu().float().view(2, s, d), torch.softmax(q @ k.transpose(1, 2) * d**-0.5, 2) @ v
 
 
 def run_prefetching_matmul(device, stores, m=64, n=64, k=96):
