@@ -10,6 +10,7 @@
  * The blocks of a cluster have the same steps of tiles one below the other. Each brings half of B's lines to both, so a
  * stage is empty when the warps of both have read it, and no block ends before the other. Tests:
  * tests/cuda/test_products.py, tests/cuda/test_behind.py, tests/cuda/test_grouped_products.py. */
+#include "codegen/ptx_bulk.h"
 #include "codegen/ptx_product_internal.h"
 
 typedef product_writer writer;
@@ -18,7 +19,7 @@ enum { COPIES = 256, WARPS = COPIES / 32, THREADS = COPIES + 32 }; /* COPIES: th
 /* With a nest there are twelve warps: registers of a thread are taken from one warpgroup and given to two. */
 enum { THREADS_OF_NEST = COPIES + 128, REGISTERS_OF_NEST = 232, REGISTERS_OF_COPIES = 40 };
 enum { CLUSTER = 2 };
-enum { MOST_SHARED = 227 * 1024, ATOM = 1024, BARRIER = 8, MOST_STAGES = 6 };
+enum { MOST_SHARED = 227 * 1024, ATOM = 1024, BARRIER = WK__BULK_BARRIER, MOST_STAGES = 6 };
 
 static int word(writer *w) { return product_word(w); }
 
@@ -65,13 +66,7 @@ static int stage_at(writer *w, const place *p) {
 static int full_at(writer *w, const place *p) { return TWO("add.u32", w->end, WITH("shl.b32", p->slot, 3)); }
 static int empty_at(writer *w, const place *p) { return WITH("add.u32", full_at(w, p), w->stages * BARRIER); }
 
-static void wait(writer *w, int barrier, int parity) {
-  int again = w->text.labels++, done = wk__ptx_predicate(&w->text);
-  wk__ptx_label(&w->text, again);
-  SAY("mbarrier.try_wait.parity.%sshared::cta.b64 %%p%d, [%%r%d], %%r%d", w->p->cluster ? "acquire.cluster." : "", done,
-      barrier, parity);
-  SAY("@!%%p%d bra L%d", done, again);
-}
+static void wait(writer *w, int barrier, int parity) { wk__ptx_bulk_wait(&w->text, barrier, parity, w->p->cluster); }
 
 /* ---- what both roles know ---- */
 
@@ -89,9 +84,8 @@ static void begin(writer *w) {
   w->end = WITH("add.u32", w->staging, staging_bytes(w->p));
   SAY("setp.ne.u32 %%p%d, %%r%d, 0;\n\t@%%p%d bra L%d", not_first, w->tid, not_first, others);
   for (int s = 0; s < w->stages; s++) {
-    SAY("mbarrier.init.shared::cta.b64 [%%r%d+%d], 1", w->end, s * BARRIER);
-    SAY("mbarrier.init.shared::cta.b64 [%%r%d+%d], %d", w->end, (w->stages + s) * BARRIER,
-        w->p->cluster ? WARPS * CLUSTER : WARPS);
+    wk__ptx_bulk_begin(t, -1, w->end, s * BARRIER, 1);
+    wk__ptx_bulk_begin(t, -1, w->end, (w->stages + s) * BARRIER, w->p->cluster ? WARPS * CLUSTER : WARPS);
   }
   SAY("fence.mbarrier_init.release.cluster");
   wk__ptx_label(t, others);
@@ -154,13 +148,6 @@ static int batch_of(writer *w, int arg) {
   return batch;
 }
 
-static int map_of(writer *w, int arg) {
-  int map = wk__ptx_long(&w->text);
-  SAY("mov.b64 %%d%d, args;\n\tadd.s64 %%d%d, %%d%d, %d;\n\tcvta.param.u64 %%d%d, %%d%d", map, map, map, 8 * arg, map,
-      map);
-  return map;
-}
-
 typedef struct source {
   int map;   /* long */
   int batch; /* word */
@@ -170,19 +157,15 @@ typedef struct source {
   int blocks; /* half: a bit for each block of the cluster, which all get this one's share of the lines; -1: none */
 } source;
 
-#define ASK "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
-#define BOX "[%%r%d], [%%d%d, {%%r%d, %%r%d, %%r%d}], [%%r%d]"
-
 /* A box of so many lines, or the block's share of them. */
 static void ask(writer *w, int to, int offset, const source *s, int fast, int slow, int lines, int full) {
   int at = WITH("add.u32", to, offset);
-  if (s->blocks < 0) {
-    SAY(ASK " " BOX, at, s->map, fast, slow, s->batch, full);
-    return;
+  if (s->blocks >= 0) {
+    int first = WITH("mul.lo.u32", w->rank, lines / CLUSTER);
+    at = TWO("add.u32", at, WITH("mul.lo.u32", first, LINE)), slow = TWO("add.u32", slow, first);
   }
-  int first = WITH("mul.lo.u32", w->rank, lines / CLUSTER);
-  at = TWO("add.u32", at, WITH("mul.lo.u32", first, LINE)), slow = TWO("add.u32", slow, first);
-  SAY(ASK ".multicast::cluster " BOX ", %%h%d", at, s->map, fast, slow, s->batch, full, s->blocks);
+  wk__ptx_bulk_box box = {s->map, fast, slow, s->batch, s->blocks};
+  wk__ptx_bulk_copy(&w->text, -1, &box, at, full);
 }
 
 static void ask_for(writer *w, const source *s, int to, int full) {
@@ -198,7 +181,7 @@ static void ask_for(writer *w, const source *s, int to, int full) {
 static void ask_for_step(writer *w, const place *ring, const source *a, const source *b) {
   int full = full_at(w, ring), to = stage_at(w, ring);
   wait(w, empty_at(w, ring), ring->parity);
-  SAY("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%%r%d], %d", full, product_stage_bytes(w));
+  wk__ptx_bulk_expect(&w->text, -1, full, product_stage_bytes(w));
   ask_for(w, a, to, full);
   ask_for(w, b, WITH("add.u32", to, ROWS * LINE), full);
   SAY("add.u32 %%r%d, %%r%d, %d", w->copy_k, w->copy_k, product_depth(w));
@@ -226,7 +209,8 @@ static void write_copies(writer *w) {
   place ring = begin_ring(w, 1); /* the round before the first one counts as read */
   int blocks = w->p->cluster ? wk__ptx_halves(t, 1) : -1;
   if (w->p->cluster) SAY("mov.b16 %%h%d, %d", blocks, (1 << CLUSTER) - 1);
-  int item = first_item(w), map_a = map_of(w, WK__PRODUCT_MAP_A), map_b = map_of(w, WK__PRODUCT_MAP_B);
+  int item = first_item(w), map_a = wk__ptx_bulk_map(&w->text, WK__PRODUCT_MAP_A),
+      map_b = wk__ptx_bulk_map(&w->text, WK__PRODUCT_MAP_B);
   wk__ptx_label(t, tiles);
   find_item(w, item, end);
   source a = {map_a, batch_of(w, WK__PRODUCT_A), w->row0, ROWS, w->p->a_across, -1},
@@ -372,7 +356,7 @@ static void write_steps(writer *w, const place *ring, const before *b, int lanes
 
 /* Panels of 16 lines. */
 static void store_by_engine(writer *w, const product_lines *lines, int first_lane) {
-  int map = map_of(w, WK__PRODUCT_MAP_C), batch = w->p->groups ? batch_of(w, WK__PRODUCT_C) : w->batch;
+  int map = wk__ptx_bulk_map(&w->text, WK__PRODUCT_MAP_C), batch = w->p->groups ? batch_of(w, WK__PRODUCT_C) : w->batch;
   SAY("fence.proxy.async.shared::cta;\n\tbar.warp.sync 0xffffffff");
   for (int p = 0; p < wk__product_panels(w); p++)
     SAY("@%%p%d cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%%d%d, {%%r%d, %%r%d, %%r%d}], [%%r%d]",

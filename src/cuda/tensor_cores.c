@@ -272,6 +272,7 @@ static bool set_map(run *r, int arg, int map, bool across, int64_t extent, const
                          .batch = batch_bytes ? p->batch : 1,
                          .slow_bytes = r->args[arg + 1],
                          .batch_bytes = batch_bytes,
+                         .line = WK__PRODUCT_LINE,
                          .lines = (across ? wk__ptx_product_depth(&r->kind) : lines) / share,
                          .element = (wk__ptx_element)(arg == WK__PRODUCT_A ? r->kind.a : r->kind.b),
                          .rounds = true};
@@ -288,6 +289,7 @@ static bool set_result_map(run *r, const wk__cuda_product *p) {
                          .batch = batch_bytes ? p->batch : 1,
                          .slow_bytes = r->args[WK__PRODUCT_C_STRIDE],
                          .batch_bytes = batch_bytes,
+                         .line = WK__PRODUCT_LINE,
                          .lines = LINES,
                          .element = (wk__ptx_element)r->kind.c};
   return wk__cuda_tensor_map(&m, r->args + WK__PRODUCT_MAP_C);

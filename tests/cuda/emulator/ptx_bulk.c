@@ -2,20 +2,20 @@
  *
  * A tensor's map, as cuTensorMapEncodeTiled makes it here: the address first, as the driver's has it, then what it was
  * told. A copy is done at once: whoever reads before its barrier says so is not found out, and neither are races with
- * it. Known are elements of 1, 2 and 4 bytes in rows of 128 bytes, whose 16-byte piece c goes to c ^ row % 8, and zeros
- * outside of the tensor. Floats of a map that says TF32 are rounded to it, here to nearest, halves to even. Tests:
- * tests/test_bulk.c. */
+ * it. Known are elements of 1, 2 and 4 bytes in rows of 128, 64 or 32 bytes, whose 16-byte pieces are exchanged by bits
+ * 7 to 9 of their address, as many as there are pieces in a row, and zeros outside of the tensor. Floats of a map that
+ * says TF32 are rounded to it, here to nearest, halves to even. Tests: tests/test_bulk.c. */
 #include "emulator.h"
 #include "ptx_run.h"
 #include "ptx_values.h"
 
 /* ---- maps ---- */
 
-enum { MAGIC = 0x7eb05, LINE = 128, PIECE = 16, MOST_BOX = 256, DIMS = 3 };
+enum { MAGIC = 0x7eb05, PIECE = 16, ALIGNMENT = 128, MOST_BOX = 256, DIMS = 3 };
 
 typedef struct tensor_map {
   uint64_t address;
-  uint32_t magic, box[DIMS], type;
+  uint32_t magic, box[DIMS], type, line; /* line: bytes of a row in shared memory */
   uint64_t sizes[DIMS], strides[DIMS - 1];
 } tensor_map;
 _Static_assert(sizeof(tensor_map) <= sizeof(CUtensorMap), "a map is opaque, and of 128 bytes");
@@ -32,7 +32,7 @@ static uint32_t bytes_of_type(uint32_t type) {
 
 static bool fits(const tensor_map *m) {
   uint32_t item = bytes_of_type(m->type);
-  bool good = item && m->address % PIECE == 0 && m->box[0] * item <= LINE && m->box[0] * item % PIECE == 0;
+  bool good = item && m->address % PIECE == 0 && m->box[0] * item <= m->line && m->box[0] * item % PIECE == 0;
   for (int d = 0; d < DIMS; d++)
     good = good && m->box[d] >= 1 && m->box[d] <= MOST_BOX && m->sizes[d] >= 1 && m->sizes[d] <= (uint64_t)1 << 32;
   for (int d = 0; d < DIMS - 1; d++)
@@ -43,10 +43,11 @@ static bool fits(const tensor_map *m) {
 CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t dims, CUdeviceptr address, const uint64_t *sizes,
                                 const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
                                 int swizzle, int promotion, int fill) {
-  enum { SWIZZLE_128 = 3, MOST_PROMOTION = 3 };
+  enum { SWIZZLE_32 = 1, SWIZZLE_128 = 3, MOST_PROMOTION = 3 };
   if (!map || !sizes || !strides || !box || !steps || dims != DIMS) return CUDA_ERROR_INVALID_VALUE;
-  if (interleave || swizzle != SWIZZLE_128 || fill || promotion > MOST_PROMOTION) return CUDA_ERROR_INVALID_VALUE;
-  tensor_map m = {.address = address, .magic = MAGIC, .type = (uint32_t)type};
+  if (interleave || swizzle < SWIZZLE_32 || swizzle > SWIZZLE_128 || fill || promotion > MOST_PROMOTION)
+    return CUDA_ERROR_INVALID_VALUE;
+  tensor_map m = {.address = address, .magic = MAGIC, .type = (uint32_t)type, .line = 16U << swizzle};
   for (int d = 0; d < DIMS; d++) {
     m.sizes[d] = sizes[d], m.box[d] = box[d];
     if (d < DIMS - 1) m.strides[d] = strides[d];
@@ -147,9 +148,9 @@ static void round_to_tf32(uint8_t *at) {
   memcpy(at, &bits, sizeof bits);
 }
 
-/* One line of a box: row (y, z) of the tensor from x on, as far as it is there. number: of the line in memory. */
+/* One line of a box: row (y, z) of the tensor from x on, as far as it is there. place: of the line in shared memory. */
 static bool move_row(ptx_thread *t, const ptx_ins *ins, const tensor_map *m, const int64_t at[DIMS], uint8_t *line,
-                     uint32_t number, bool stores) {
+                     uint32_t place, bool stores) {
   bool there = true;
   uint32_t item = bytes_of_type(m->type);
   uint64_t base = m->address;
@@ -157,7 +158,8 @@ static bool move_row(ptx_thread *t, const ptx_ins *ins, const tensor_map *m, con
   for (int d = 1; d < DIMS; d++) base += (uint64_t)at[d] * m->strides[d - 1];
   for (uint32_t i = 0; i < m->box[0]; i++) {
     int64_t x = at[0] + i;
-    uint8_t *here = line + (i * item / PIECE ^ number % 8) * PIECE + i * item % PIECE, *element = NULL;
+    uint32_t to = place + i * item, exchanged = to ^ (to / 128 % (m->line / PIECE)) * PIECE;
+    uint8_t *here = line + exchanged - place, *element = NULL;
     if (there && x >= 0 && x < (int64_t)m->sizes[0]) {
       element = ptx_at(t, ins, PTX_GLOBAL, base + (uint64_t)x * item, item, stores ? PTX_WRITE : PTX_READ);
       if (!element) return false;
@@ -182,11 +184,11 @@ static uint32_t move_box(ptx_thread *t, const ptx_ins *ins, uint32_t to, bool st
     return 0;
   }
   uint32_t lines = m.box[1] * m.box[2];
-  uint8_t *shared = shared_at(t, ins, to, lines * LINE, LINE);
+  uint8_t *shared = shared_at(t, ins, to, lines * m.line, ALIGNMENT);
   for (uint32_t line = 0; shared && line < lines; line++) {
     for (int d = 0; d < DIMS; d++) at[d] = (int32_t)U32(t->r[slots[d]]);
     at[1] += line % m.box[1], at[2] += line / m.box[1];
-    if (!move_row(t, ins, &m, at, shared + line * LINE, to / LINE + line, stores)) return 0;
+    if (!move_row(t, ins, &m, at, shared + line * m.line, to + line * m.line, stores)) return 0;
   }
   return shared ? lines * m.box[0] * bytes_of_type(m.type) : 0;
 }

@@ -86,6 +86,33 @@ static void elements_of_other_sizes(void **state) {
   OK(cuModuleUnload(module));
 }
 
+/* Lines of 64 and of 32 bytes: of the bits of an element's place, those from 7 on are exchanged with its piece. */
+static void narrow_lines(void **state) {
+  enum { SWIZZLE_64 = 2, ELEMENTS = BYTES / 2 };
+  static uint16_t tensor[ELEMENTS], found[ELEMENTS];
+  CUtensorMap map;
+  int zero = 0;
+  (void)state;
+  begin();
+  for (uint32_t i = 0; i < ELEMENTS; i++) tensor[i] = (uint16_t)(i + 1);
+  CUdeviceptr memory = device_memory(3 * BYTES), out = memory + 2 * BYTES;
+  CUmodule module = load_text(text);
+  upload(memory + BYTES, tensor, BYTES); /* the second batch */
+  for (int swizzle = SWIZZLE_64; swizzle > 0; swizzle--) {
+    uint32_t line = 16U << swizzle, lines = BYTES / line, box[] = {line / 2, lines, 1}, steps[] = {1, 1, 1};
+    uint64_t sizes[] = {line / 2, lines, BATCHES}, strides[] = {line, BYTES};
+    OK(cuTensorMapEncodeTiled(&map, 9, 3, memory, sizes, strides, box, steps, 0, swizzle, 3, 0));
+    OK(launch(function_of(module, "k"), 1, BYTES / 16, BYTES + 8, (void *[]){&map, &out, &zero, &zero}));
+    download(found, out, BYTES);
+    for (uint32_t i = 0; i < ELEMENTS; i++) {
+      uint32_t place = 2 * i, exchanged = place ^ (place / 128 % (line / 16)) * 16;
+      assert_int_equal(found[exchanged / 2], tensor[i]);
+    }
+  }
+  device_free(memory, 3 * BYTES);
+  OK(cuModuleUnload(module));
+}
+
 /* Two blocks: thread 0 of each asks for one of two boxes, for both blocks, which all threads wait for and give; then it
  * arrives at the other's second barrier. */
 static const char of_clusters[] =
@@ -163,8 +190,8 @@ static void maps(void **state) {
 }
 
 int test_bulk(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(boxes), cmocka_unit_test(elements_of_other_sizes),
-                                     cmocka_unit_test(clusters), cmocka_unit_test(maps),
-                                     cmocka_unit_test(boxes_begin_at_pieces)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(boxes),        cmocka_unit_test(elements_of_other_sizes),
+                                     cmocka_unit_test(narrow_lines), cmocka_unit_test(clusters),
+                                     cmocka_unit_test(maps),         cmocka_unit_test(boxes_begin_at_pieces)};
   return cmocka_run_group_tests_name("bulk", tests, NULL, NULL);
 }
