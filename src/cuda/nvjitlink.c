@@ -19,7 +19,9 @@ enum { INPUT_PTX = 2 };
   X(AddData, (void *handle, int type, const void *data, size_t, const char *name)) \
   X(Complete, (void *handle))                                                      \
   X(GetLinkedCubinSize, (void *handle, size_t *out))                               \
-  X(GetLinkedCubin, (void *handle, void *out))
+  X(GetLinkedCubin, (void *handle, void *out))                                     \
+  X(GetInfoLogSize, (void *handle, size_t *out))                                   \
+  X(GetInfoLog, (void *handle, char *out))
 
 static struct {
   pthread_once_t once;
@@ -86,26 +88,69 @@ static char *take_code(void *handle, size_t *out_size) {
   return NULL;
 }
 
-/* A kernel is a whole program: as a part of one, which is how a linker compiles, it takes registers for calls that
- * there are none of. gelu(x + bias) of bf16 had 96 for 32, and took 206 microseconds of an H100 for 129. */
-#define WHOLE "-Xptxas=-c=0"
+#define SAYS_SPILLS "-Xptxas=-v"
 
-static char *compile(const char *ptx, const char *target, size_t *out_size) {
+/* Whether registers were put into memory. */
+static bool has_spilled(void *handle) {
+  size_t size = 0;
+  char *log = lib.GetInfoLogSize(handle, &size) || !size ? NULL : wk__alloc(size + 1);
+  bool spilled = false;
+  if (log && !lib.GetInfoLog(handle, log)) {
+    log[size] = 0;
+    for (const char *at = log; (at = strstr(at, " bytes spill")); at++) spilled |= at > log && at[-1] != '0';
+  }
+  wk__free(log);
+  return spilled;
+}
+
+/* NULL: it does not take the text. */
+static char *compile_text(const char *ptx, const char *target, size_t *out_size, bool *out_spilled) {
   void *handle;
-  const char *options[] = {target, WHOLE};
+  const char *options[] = {target, SAYS_SPILLS};
   char *code = NULL;
   if (lib.Create(&handle, WK_COUNT(options), options)) return NULL;
   int failed = lib.AddData(handle, INPUT_PTX, ptx, strlen(ptx) + 1, "wick");
   if (!failed) failed = lib.Complete(handle);
-  if (!failed) code = take_code(handle, out_size);
+  if (!failed) code = take_code(handle, out_size), *out_spilled = has_spilled(handle);
   if (failed && wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "nvJitLink does not take it: %d", failed);
   (void)lib.Destroy(&handle);
   return code;
 }
 
+/* Behind the line that says how many threads a block has, where none says how many blocks; NULL: it is left alone. */
+static const char *place_of_blocks(const char *ptx, int *out_threads) {
+  static const char says[] = "\n.maxntid ";
+  const char *at = strstr(ptx, says);
+  bool for_tensor_cores = strstr(ptx, "mma.sync") || strstr(ptx, "wgmma"); /* their sums want all registers */
+  if (!at || for_tensor_cores || strstr(ptx, ".minnctapersm")) return NULL;
+  *out_threads = atoi(at + sizeof says - 1);
+  const char *end = strchr(at + 1, '\n');
+  return *out_threads > 0 && end ? end + 1 : NULL;
+}
+
+/* nvJitLink compiles a kernel as a part of a program, and then spends registers as if it had a multiprocessor to
+ * itself: gelu(x + bias) of bf16 took 96 of them and 206 microseconds of an H100, by the driver 32 and 129. So it is
+ * told to have room for as many blocks as fill one, or for half as many, if nothing spills then. */
+static char *compile(const char *ptx, const char *target, size_t *out_size) {
+  enum { THREADS = 2048, BLOCKS = 32, LEAST_PART = 2 }; /* of a multiprocessor, at most */
+  int threads = 0;
+  bool spilled = false;
+  const char *place = place_of_blocks(ptx, &threads);
+  for (int part = 1; place && part <= LEAST_PART && threads * part <= THREADS; part *= 2) {
+    wk__string text = {0};
+    wk__string_printf(&text, "%.*s.minnctapersm %d\n%s", (int)(place - ptx), ptx,
+                      wk__min(THREADS / threads, BLOCKS) / part, place);
+    char *code = text.failed ? NULL : compile_text(text.text, target, out_size, &spilled);
+    wk__string_release(&text);
+    if (!code || !spilled) return code;
+    wk__free(code);
+  }
+  return compile_text(ptx, target, out_size, &spilled);
+}
+
 /* All that the code depends on. */
 static bool key_of(const char *ptx, const char *target, wk__string *out) {
-  wk__string_printf(out, "nvJitLink %u.%u %s " WHOLE "\n", lib.major, lib.minor, target);
+  wk__string_printf(out, "nvJitLink %u.%u %s, many blocks\n", lib.major, lib.minor, target);
   wk__string_append(out, ptx);
   return !out->failed;
 }

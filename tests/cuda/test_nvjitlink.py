@@ -32,11 +32,12 @@ print("right")
 
 
 def run(cache, library=LIBRARY, program=PROGRAM, **environment):
-    """What the emulated library has said: targets, and how many threads were compiling."""
+    """What the emulated library has said: targets, how many threads were compiling, and blocks that were asked for."""
     environment = os.environ | {"WICK_CACHE_DIR": str(cache), "WICK_NVJITLINK": str(library)} | environment
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stdout.strip() == "right", done.stderr[-2000:]
-    return [(target, int(threads)) for target, threads in re.findall(r"nvjitlink: -arch=(\w+) (\d+)", done.stderr)]
+    said = re.findall(r"nvjitlink: -arch=(\w+) (\d+) (\d+)", done.stderr)
+    return [(target, int(threads), int(blocks)) for target, threads, blocks in said]
 
 
 def kept(cache):
@@ -54,8 +55,8 @@ def test_a_second_process_compiles_nothing(tmp_path):
 
 @emulated
 def test_kernels_for_warpgroups_have_their_target(tmp_path):
-    assert {target for target, _ in run(tmp_path)} == {"sm_90", "sm_90a"}
-    assert {target for target, _ in run(tmp_path / "mma", WICK_CUDA_PRODUCTS="mma")} == {"sm_90"}
+    assert {target for target, _, _ in run(tmp_path)} == {"sm_90", "sm_90a"}
+    assert {target for target, _, _ in run(tmp_path / "mma", WICK_CUDA_PRODUCTS="mma")} == {"sm_90"}
 
 
 BACKGROUND = """
@@ -73,7 +74,16 @@ print("right")
 @pytest.mark.parametrize("most", [1, 3])
 def test_as_many_threads_as_wanted(tmp_path, most):
     given = run(tmp_path, program=BACKGROUND, WICK_CUDA_COMPILERS=str(most))
-    assert max(threads for _, threads in given) == most
+    assert max(threads for _, threads, _ in given) == most
+
+
+@emulated
+def test_as_many_blocks_as_registers_allow(tmp_path):
+    blocks = [blocks for _, _, blocks in run(tmp_path, WICK_CUDA_COMPILERS="1")]
+    asked = [b for b in blocks if b > 2]  # products say one or two themselves
+    assert set(asked) == {8, 32}, blocks  # of 256 and of 32 threads
+    spilling = [b for _, _, b in run(tmp_path / "s", WICK_CUDA_COMPILERS="1", EMULATED_NVJITLINK="spills") if b > 2]
+    assert spilling[::2] == [2 * b for b in spilling[1::2]] and sorted(spilling[::2]) == sorted(asked)
 
 
 @emulated

@@ -1,6 +1,7 @@
 /* nvJitLink without a compiler: the "machine code" is the text, which the emulated driver takes. Each text is a line on
- * stderr: its target, and how many threads were compiling. EMULATED_NVJITLINK: "refuses", no text is taken; "lies",
- * what it gives is no machine code; "newer", it is of a CUDA that the driver does not know. */
+ * stderr: its target, how many threads were compiling, and how many blocks were asked for. EMULATED_NVJITLINK:
+ * "refuses", no text is taken; "lies", what it gives is no machine code; "newer", it is of a CUDA that the driver does
+ * not know; "spills", registers are spilled where blocks are asked for. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,7 +31,7 @@ API int nvJitLinkVersion(unsigned *major, unsigned *minor) {
 
 static int create(void **handle, uint32_t count, const char **options) {
   linking *l = calloc(1, sizeof *l);
-  if (!(*handle = l) || count != 2 || strcmp(options[1], "-Xptxas=-c=0") != 0) return INVALID_INPUT;
+  if (!(*handle = l) || count != 2 || strcmp(options[1], "-Xptxas=-v") != 0) return INVALID_INPUT;
   (void)snprintf(l->target, sizeof l->target, "%s", options[0]);
   return 0;
 }
@@ -48,12 +49,20 @@ static int add(void *handle, int type, const void *data, size_t size) {
   memcpy(l->text, data, size);
   return 0;
 }
+static int blocks_of(const linking *l) {
+  const char *at = strstr(l->text, ".minnctapersm ");
+  return at ? atoi(at + strlen(".minnctapersm ")) : 0;
+}
+static const char *log_of(const linking *l) {
+  return is_said("spills") && blocks_of(l) ? "0 bytes stack frame, 40 bytes spill stores, 40 bytes spill loads\n"
+                                           : "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n";
+}
 static int complete(void *handle) {
   linking *l = handle;
   int threads = atomic_fetch_add(&at_work, 1) + 1;
   usleep(COMPILE_US);
   atomic_fetch_sub(&at_work, 1);
-  fprintf(stderr, "nvjitlink: %s %d\n", l->target, threads);
+  fprintf(stderr, "nvjitlink: %s %d %d\n", l->target, threads, blocks_of(l));
   if (is_said("lies")) memcpy(l->text, "\177ELF", 4);
   return 0;
 }
@@ -70,6 +79,8 @@ static int complete(void *handle) {
   API int __nvJitLinkGetLinkedCubin_##version(void *h, void *out) {                                                \
     memcpy(out, ((linking *)h)->text, ((linking *)h)->size);                                                       \
     return 0;                                                                                                      \
-  }
+  }                                                                                                                \
+  API int __nvJitLinkGetInfoLogSize_##version(void *h, size_t *out) { return *out = strlen(log_of(h)) + 1, 0; }    \
+  API int __nvJitLinkGetInfoLog_##version(void *h, char *out) { return (void)strcpy(out, log_of(h)), 0; }
 NAMES(12_9)
 NAMES(99_0)
