@@ -106,6 +106,12 @@ def test_a_kernel_is_launched_with_tensors_of_both_kinds_in_turn():
         torch.testing.assert_close(out, expected)
 
 
+@pytest.mark.parametrize("pitch", [72, 1 << 39])
+def test_blocks_may_begin_outside(pitch):
+    out, expected = kernels.run_first_line_matmul("cuda", pitch)
+    torch.testing.assert_close(out, expected)
+
+
 @pytest.mark.parametrize(("s", "d", "bm", "bn", "warps", "stages"), [
     (128, 64, 64, 64, 4, 3), (256, 64, 128, 32, 8, 4), (128, 128, 128, 64, 8, 2), (64, 16, 64, 16, 4, 1)])  # fmt: skip
 def test_attention_of_what_the_host_describes(s, d, bm, bn, warps, stages):
