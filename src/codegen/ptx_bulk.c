@@ -24,16 +24,20 @@ void wk__ptx_bulk_expect(wk__ptx_text *t, int predicate, int barrier, int bytes)
 }
 
 void wk__ptx_bulk_copy(wk__ptx_text *t, int predicate, const wk__ptx_bulk_box *box, int to, int barrier) {
+  wk__string *code = &t->code;
   guard(t, predicate);
-  wk__string_printf(&t->code,
-                    "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%%r%d], [%%d%d, "
-                    "{%%r%d, %%r%d, %%r%d}], [%%r%d];\n",
-                    to, box->map, box->fast, box->slow, box->batch, barrier);
+  wk__string_printf(code, "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes%s ",
+                    box->blocks >= 0 ? ".multicast::cluster" : "");
+  wk__string_printf(code, "[%%r%d], [%%d%d, {%%r%d, %%r%d, %%r%d}], [%%r%d]", to, box->map, box->fast, box->slow,
+                    box->batch, barrier);
+  if (box->blocks >= 0) wk__string_printf(code, ", %%h%d", box->blocks);
+  wk__string_append(code, ";\n");
 }
 
-void wk__ptx_bulk_wait(wk__ptx_text *t, int barrier, int parity) {
+void wk__ptx_bulk_wait(wk__ptx_text *t, int barrier, int parity, bool of_cluster) {
   int again = t->labels++, done = wk__ptx_predicate(t);
   wk__ptx_label(t, again);
-  wk__ptx_say(t, "mbarrier.try_wait.parity.shared::cta.b64 %%p%d, [%%r%d], %%r%d", done, barrier, parity);
+  wk__ptx_say(t, "mbarrier.try_wait.parity.%sshared::cta.b64 %%p%d, [%%r%d], %%r%d",
+              of_cluster ? "acquire.cluster." : "", done, barrier, parity);
   wk__ptx_say(t, "@!%%p%d bra L%d", done, again);
 }

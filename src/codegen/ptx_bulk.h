@@ -20,10 +20,11 @@ void wk__ptx_bulk_expect(wk__ptx_text *t, int predicate, int barrier, int bytes)
 typedef struct wk__ptx_bulk_box {
   int map; /* long */
   int fast, slow, batch;
+  int blocks; /* half: a bit for each block of a cluster that gets it, and whose barrier is told; -1: this one alone */
 } wk__ptx_bulk_box;
 void wk__ptx_bulk_copy(wk__ptx_text *t, int predicate, const wk__ptx_bulk_box *box, int to, int barrier);
 
-/* Until the phase of that parity, a word, has ended. */
-void wk__ptx_bulk_wait(wk__ptx_text *t, int barrier, int parity);
+/* Until the phase of that parity, a word, has ended. of_cluster: other blocks arrive, too. */
+void wk__ptx_bulk_wait(wk__ptx_text *t, int barrier, int parity, bool of_cluster);
 
 #endif

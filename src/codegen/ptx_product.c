@@ -32,12 +32,10 @@ static void find_places_of_floats(writer *w) {
     w->place_floats[s] = TWO("add.u32", at, WITH("shl.b32", WITH("xor.b32", piece, 2 * s), 4));
 }
 
-void wk__product_find_tile(product_writer *w, int tile) {
-  wk__ptx_text *t = &w->text;
-  int rows = wk__ptx_arg_word(t, WK__PRODUCT_TILES_M),
-      width = WITH("shl.b32", wk__ptx_arg_word(t, WK__PRODUCT_TILES_N), 3);
+void wk__product_find_tile(product_writer *w, int tile, int tiles_m, int tiles_n) {
+  int width = WITH("shl.b32", tiles_n, 3);
   int group = TWO("div.u32", tile, width), inside = TWO("rem.u32", tile, width), first = WITH("shl.b32", group, 3);
-  int height = WITH("min.u32", TWO("sub.u32", rows, first), 8);
+  int height = WITH("min.u32", TWO("sub.u32", tiles_m, first), 8);
   w->row0 = WITH("mul.lo.u32", TWO("add.u32", first, TWO("rem.u32", inside, height)), ROWS);
   w->column0 = WITH("mul.lo.u32", TWO("div.u32", inside, height), w->p->columns);
 }
@@ -184,13 +182,32 @@ static void copy_step(writer *w) {
   next_stage(w, w->to);
 }
 
+void wk__product_find_steps(product_writer *w) {
+  int each = wk__ptx_arg_word(&w->text, WK__PRODUCT_STEPS), all = product_all_steps(w);
+  int first = TWO("mul.lo.u32", w->split, each);
+  w->steps = TWO("min.u32", TWO("sub.u32", all, first), each);
+  SAY("mul.lo.u32 %%r%d, %%r%d, %d;\n\tmov.b32 %%r%d, 0", w->copy_k, first, product_depth(w), w->step);
+}
+
+/* The block's tile, and its steps. */
+static void find_work(writer *w, int tile) {
+  wk__ptx_text *t = &w->text;
+  if (w->p->groups) {
+    SAY("@%%p%d ret", wk__product_find_in_groups(w, tile));
+    return;
+  }
+  wk__product_find_tile(w, tile, wk__ptx_arg_word(t, WK__PRODUCT_TILES_M), wk__ptx_arg_word(t, WK__PRODUCT_TILES_N));
+  wk__product_find_steps(w);
+}
+
 static void begin(writer *w) {
   wk__ptx_text *t = &w->text;
   w->tid = wk__ptx_special(t, "%tid.x"), w->lane = WITH("and.b32", w->tid, 31), w->warp = WITH("shr.u32", w->tid, 5);
   w->batch = wk__ptx_special(t, "%ctaid.z"), w->split = wk__ptx_special(t, "%ctaid.y");
   w->m = wk__ptx_arg_word(t, WK__PRODUCT_M), w->n = wk__ptx_arg_word(t, WK__PRODUCT_N),
   w->k = wk__ptx_arg_word(t, WK__PRODUCT_K);
-  wk__product_find_tile(w, wk__ptx_special(t, "%ctaid.x"));
+  w->from = word(w), w->to = word(w), w->step = word(w), w->copy_k = word(w);
+  find_work(w, wk__ptx_special(t, "%ctaid.x"));
   int low15 = WITH("and.b32", w->lane, 15), top = WITH("shr.u32", w->lane, 4), low7 = WITH("and.b32", w->lane, 7);
   find_places(w, w->place_rows, low15, top);
   find_places(w, w->place_columns, TWO("add.u32", low7, WITH("shl.b32", top, 3)),
@@ -202,13 +219,7 @@ static void begin(writer *w) {
   w->shared = wk__ptx_special(t, "memory"); /* 1024-byte atoms of the swizzle */
   w->shared = WITH("and.b32", WITH("add.u32", w->shared, 1023), -1024);
   w->end = WITH("add.u32", w->shared, w->stages * stage_bytes(w));
-  w->from = word(w), w->to = word(w), w->step = word(w), w->copy_k = word(w);
   SAY("mov.b32 %%r%d, %%r%d;\n\tmov.b32 %%r%d, %%r%d", w->from, w->shared, w->to, w->shared);
-  /* the split's steps */
-  int each = wk__ptx_arg_word(t, WK__PRODUCT_STEPS), all = product_all_steps(w);
-  int first = TWO("mul.lo.u32", w->split, each);
-  w->steps = TWO("min.u32", TWO("sub.u32", all, first), each);
-  SAY("mul.lo.u32 %%r%d, %%r%d, %d;\n\tmov.b32 %%r%d, 0", w->copy_k, first, product_depth(w), w->step);
   w->a.across = w->p->a_across, w->b.across = w->p->b_across;
   w->a.windows = is_of_a(w->p), w->b.windows = w->p->windows == WK__WINDOWS_OF_B;
   begin_operand(w, &w->a, WK__PRODUCT_A, ROWS, w->row0, w->m);
@@ -224,11 +235,24 @@ static void multiply_by_warpgroups(writer *w) {
   SAY("wgmma.wait_group.sync.aligned 1");
 }
 
+/* Of the first step, what lies before the group in the piece that it begins in. Behind its end nothing is copied. */
+static void clear_before_group(writer *w) {
+  int none = w->text.labels++, is_none = wk__ptx_predicate(&w->text), all = word(w);
+  int low = WITH("and.b32", w->low, wk__ptx_product_unit(w->p) - 1);
+  SAY("setp.eq.u32 %%p%d, %%r%d, 0;\n\tsetp.ne.or.u32 %%p%d, %%r%d, 0, %%p%d", is_none, low, is_none, w->step, is_none);
+  SAY("@%%p%d bra L%d", is_none, none);
+  SAY("mov.b32 %%r%d, %d", all, product_depth(w));
+  wk__product_clear(w, low, all, w->threads);
+  SAY("bar.sync 0");
+  wk__ptx_label(&w->text, none);
+}
+
 static void one_step(writer *w) {
   int last = w->text.labels++, no_more = wk__ptx_predicate(&w->text);
   SAY("cp.async.wait_group %d", w->ahead - 1);
   if (w->p->warpgroups) SAY("fence.proxy.async.shared::cta");
   SAY("bar.sync 0");
+  if (product_begins_before(w->p, WK__GROUPS_OF_K)) clear_before_group(w);
   SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", no_more, WITH("add.u32", w->step, w->ahead), w->steps);
   SAY("@%%p%d bra L%d", no_more, last);
   copy_step(w);
@@ -338,6 +362,7 @@ wk_status wk__ptx_write_product(const wk__ptx_product *p, const wk__ptx_behind *
                       .args = WK__PRODUCT_ARGS + more,
                       .threads = out->threads,
                       .blocks = p->adds ? 6 : wk__ptx_product_blocks(p),
+                      .cluster = p->adds ? 0 : p->cluster,
                       .warpgroups = p->warpgroups && !p->adds,
                       .float8 = wk__ptx_is_float8((wk__ptx_element)p->a) || wk__ptx_is_float8((wk__ptx_element)p->c),
                       .tables = w->tables.text};

@@ -9,10 +9,11 @@
  * Tiles of A and B come into a ring of stages in shared memory, of which some are on their way while one is
  * multiplied. On sm_90 the copy engine brings them (TMA): a block makes tile after tile; one
  * thread asks for what the next steps need, and two warpgroups multiply it by wgmma. A finished tile is
- * stored from shared memory while the next one is multiplied. Otherwise a block makes one tile, whose operands its
- * threads copy by cp.async, and multiplies by mma.sync (from sm_80 on, float8 from sm_89 on). Either operand may lie
- * along k or across it; bytes, and floats for wgmma, along it alone. Where tiles are few, k is split among blocks,
- * which leave f32 sums; a second kernel adds them in their order, so results are the same bits every time.
+ * stored from shared memory while the next one is multiplied. Two blocks may be a cluster, which reads B once.
+ * Otherwise a block makes one tile, whose operands its threads copy by cp.async, and multiplies by mma.sync (from sm_80
+ * on, float8 from sm_89 on). Either operand may lie along k or across it; bytes, and floats for wgmma, along it alone.
+ * Where tiles are few, k is split among blocks, which leave f32 sums; a second kernel adds them in their order, so
+ * results are the same bits every time.
  *
  * float8 has scales, of matrices or of A's rows and B's columns: a sum is multiplied by the product of both. Tensor
  * cores add products of float8 with fewer bits than f32 has; unless `fast` allows that, what they add is 32 of k
@@ -24,10 +25,16 @@
  *
  * An operand may be the windows of images instead of a matrix (ptx_windows.h): its pieces are looked for where they
  * lie by the threads that copy them, and the rest is the same.
- * Tests: tests/cuda/test_products.py, tests/cuda/test_byte_products.py, tests/cuda/test_convolution.py. */
+ *
+ * Rows, columns or k may be cut into groups (ptx_product_groups.c), whose ends are read in the device's memory: a tile
+ * is of one group. What lies behind the last end, and a group of an empty k, is zeros. Whatever the ends are, nothing
+ * outside of the matrices is read or written.
+ * Tests: tests/cuda/test_products.py, tests/cuda/test_byte_products.py, tests/cuda/test_convolution.py,
+ * tests/cuda/test_grouped_products.py. */
 #ifndef WICK_CODEGEN_PTX_PRODUCT_H
 #define WICK_CODEGEN_PTX_PRODUCT_H
 
+#include "codegen/product_groups.h"
 #include "codegen/ptx.h"
 #include "codegen/ptx_windows.h"
 
@@ -76,7 +83,9 @@ typedef struct wk__ptx_product {
   uint8_t capability;
   uint8_t windows;  /* wk__ptx_windows_of */
   uint8_t dims;     /* of images; else 0 */
+  uint8_t groups;   /* wk__product_groups; all three of one type, with neither row, beta, scales nor splits */
   uint16_t columns; /* of a tile: 128; of wgmma 64, 192 and 256, too */
+  uint16_t cluster; /* 2: blocks with tiles one below the other share B, which the copy engine brings; else 0 */
 } wk__ptx_product;
 enum { WK__PRODUCT_ROWS = 128, WK__PRODUCT_LINE = 128 }; /* of a tile; bytes of k */
 /* Elements of a tile along k. */
@@ -104,6 +113,15 @@ static inline bool wk__ptx_product_is_bulk(const wk__ptx_product *p) {
   return p->warpgroups && p->windows == WK__WINDOWS_OF_NONE;
 }
 
+/* The elements that tiles of a group begin at multiples of: before the group where it begins elsewhere. Whole pieces of
+ * 16 bytes are copied and stored, and the copy engine's boxes begin at them: others are an illegal instruction. */
+static inline int wk__ptx_product_unit(const wk__ptx_product *p) {
+  bool pieces = p->groups == WK__GROUPS_OF_COLUMNS;
+  if (p->groups == WK__GROUPS_OF_ROWS) pieces = p->a_across;
+  if (p->groups == WK__GROUPS_OF_K) pieces = !(p->a_across && p->b_across);
+  return pieces ? 16 / wk__ptx_element_bytes((wk__ptx_element)p->a) : 1;
+}
+
 /* Arguments, 8 bytes each: addresses, counts, and strides in bytes. An operand's stride is that of its slow dim, unused
  * of windows, whose address is the first image's. Theirs (wk__ptx_window_arg) come behind these. */
 typedef enum wk__ptx_product_arg {
@@ -128,21 +146,24 @@ typedef enum wk__ptx_product_arg {
   WK__PRODUCT_STEPS, /* of k, of a split */
   WK__PRODUCT_BATCHES,
   WK__PRODUCT_SPLITS,
-  WK__PRODUCT_ITEMS,   /* for the copy engine: tiles, of all splits and batches */
+  WK__PRODUCT_ITEMS,   /* for the copy engine: tiles, or a cluster's, of all splits and batches */
   WK__PRODUCT_SCALE_A, /* addresses of f32 */
   WK__PRODUCT_SCALE_B,
+  WK__PRODUCT_ENDS, /* of groups: int32, ascending */
+  WK__PRODUCT_GROUPS,
   /* For the copy engine tensor maps of the driver, 16 words each at multiples of 64 bytes: (batch, slow dim, fast dim)
-   * in boxes of a line along the fast one, and of a whole tile along k or a step's depth across it, or of 16 rows of C.
+   * in boxes of a line along the fast one, and of a whole tile along k or a step's depth across it, of a cluster's B
+   * half of that, or of 16 rows of C.
    */
-  WK__PRODUCT_MAP_A = 24,
-  WK__PRODUCT_MAP_B = 40,
-  WK__PRODUCT_MAP_C = 56, /* of a kind with vectors, and with neither split nor nest */
-  WK__PRODUCT_ARGS = 72
+  WK__PRODUCT_MAP_A = 32,
+  WK__PRODUCT_MAP_B = 48,
+  WK__PRODUCT_MAP_C = 64, /* of a kind with vectors, and with neither split nor nest */
+  WK__PRODUCT_ARGS = 80
 } wk__ptx_product_arg;
 
 typedef struct wk__ptx_product_kernel {
-  /* Owned; the entry is "wick". Blocks: (tiles, splits, batch); with the copy engine as many as multiprocessors; of the
-   * second kernel (256 elements, 1, batch). */
+  /* Owned; the entry is "wick". Blocks: (tiles, splits, batch); of groups as many as there may be tiles of all; with
+   * the copy engine as many as multiprocessors; of the second kernel (256 elements, 1, batch). */
   char *text;
   int threads, shared;
 } wk__ptx_product_kernel;

@@ -5,8 +5,11 @@
  * do; a waiter knows the parity of the round that it waits for. Results that are staged (ptx_product_results.c) are
  * stored by the copy engine, too, from each warp's share of shared memory, while the next tile is multiplied. Where a
  * nest's work is to be done on them each warp does it on its share, some between any two steps of the next tile; what
- * those leave over, and the last tile, follow by themselves. Tests: tests/cuda/test_products.py,
- * tests/cuda/test_behind.py. */
+ * those leave over, and the last tile, follow by themselves.
+ *
+ * The blocks of a cluster have the same steps of tiles one below the other. Each brings half of B's lines to both, so a
+ * stage is empty when the warps of both have read it, and no block ends before the other. Tests:
+ * tests/cuda/test_products.py, tests/cuda/test_behind.py, tests/cuda/test_grouped_products.py. */
 #include "codegen/ptx_bulk.h"
 #include "codegen/ptx_product_internal.h"
 
@@ -15,6 +18,7 @@ typedef product_writer writer;
 enum { COPIES = 256, WARPS = COPIES / 32, THREADS = COPIES + 32 }; /* COPIES: the first thread of the ninth warp */
 /* With a nest there are twelve warps: registers of a thread are taken from one warpgroup and given to two. */
 enum { THREADS_OF_NEST = COPIES + 128, REGISTERS_OF_NEST = 232, REGISTERS_OF_COPIES = 40 };
+enum { CLUSTER = 2 };
 enum { MOST_SHARED = 227 * 1024, ATOM = 1024, BARRIER = WK__BULK_BARRIER, MOST_STAGES = 6 };
 
 static int word(writer *w) { return product_word(w); }
@@ -62,7 +66,11 @@ static int stage_at(writer *w, const place *p) {
 static int full_at(writer *w, const place *p) { return TWO("add.u32", w->end, WITH("shl.b32", p->slot, 3)); }
 static int empty_at(writer *w, const place *p) { return WITH("add.u32", full_at(w, p), w->stages * BARRIER); }
 
+static void wait(writer *w, int barrier, int parity) { wk__ptx_bulk_wait(&w->text, barrier, parity, w->p->cluster); }
+
 /* ---- what both roles know ---- */
+
+static void meet_cluster(writer *w) { SAY("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire"); }
 
 /* Barriers begin empty; no thread waits before all are there. */
 static void begin(writer *w) {
@@ -77,46 +85,62 @@ static void begin(writer *w) {
   SAY("setp.ne.u32 %%p%d, %%r%d, 0;\n\t@%%p%d bra L%d", not_first, w->tid, not_first, others);
   for (int s = 0; s < w->stages; s++) {
     wk__ptx_bulk_begin(t, -1, w->end, s * BARRIER, 1);
-    wk__ptx_bulk_begin(t, -1, w->end, (w->stages + s) * BARRIER, WARPS);
+    wk__ptx_bulk_begin(t, -1, w->end, (w->stages + s) * BARRIER, w->p->cluster ? WARPS * CLUSTER : WARPS);
   }
   SAY("fence.mbarrier_init.release.cluster");
   wk__ptx_label(t, others);
-  SAY("bar.sync 0");
+  if (w->p->cluster)
+    w->rank = wk__ptx_special(t, "%cluster_ctarank"), meet_cluster(w);
+  else
+    SAY("bar.sync 0");
 }
 
-/* An item is a tile of a split of a batch. */
-static void find_item(writer *w, int item) {
+static int halved(writer *w, int count) { return WITH("shr.u32", count, 1); }
+
+/* Of a row of tiles that is two. */
+static void take_part(writer *w) {
+  w->row0 = TWO("add.u32", WITH("mul.lo.u32", w->row0, CLUSTER), WITH("mul.lo.u32", w->rank, ROWS));
+}
+
+/* An item is a tile of a split of a batch, or of a group. The branch is taken where there is none, as the predicate
+ * says. */
+static int find_item(writer *w, int item, int otherwise) {
   wk__ptx_text *t = &w->text;
-  int tiles = TWO("mul.lo.u32", wk__ptx_arg_word(t, WK__PRODUCT_TILES_M), wk__ptx_arg_word(t, WK__PRODUCT_TILES_N));
-  int rest = TWO("div.u32", item, tiles), splits = wk__ptx_arg_word(t, WK__PRODUCT_SPLITS);
+  if (w->p->groups) {
+    int no_more = wk__product_find_in_groups(w, item);
+    SAY("@%%p%d bra L%d", no_more, otherwise);
+    return no_more;
+  }
+  int none = wk__ptx_predicate(t);
+  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", none, item, wk__ptx_arg_word(t, WK__PRODUCT_ITEMS));
+  SAY("@%%p%d bra L%d", none, otherwise);
+  int tiles_m = wk__ptx_arg_word(t, WK__PRODUCT_TILES_M), tiles_n = wk__ptx_arg_word(t, WK__PRODUCT_TILES_N);
+  if (w->p->cluster) tiles_m = halved(w, WITH("add.u32", tiles_m, CLUSTER - 1));
+  int tiles = TWO("mul.lo.u32", tiles_m, tiles_n), rest = TWO("div.u32", item, tiles),
+      splits = wk__ptx_arg_word(t, WK__PRODUCT_SPLITS);
   w->split = TWO("rem.u32", rest, splits), w->batch = TWO("div.u32", rest, splits);
-  wk__product_find_tile(w, TWO("rem.u32", item, tiles));
-  int each = wk__ptx_arg_word(t, WK__PRODUCT_STEPS), all = product_all_steps(w);
-  int first = TWO("mul.lo.u32", w->split, each);
-  w->steps = TWO("min.u32", TWO("sub.u32", all, first), each);
-  SAY("mul.lo.u32 %%r%d, %%r%d, %d;\n\tmov.b32 %%r%d, 0", w->copy_k, first, product_depth(w), w->step);
+  wk__product_find_tile(w, TWO("rem.u32", item, tiles), tiles_m, tiles_n);
+  if (w->p->cluster) take_part(w);
+  wk__product_find_steps(w);
+  return none;
 }
 
 static int first_item(writer *w) {
   int item = word(w);
   SAY("mov.u32 %%r%d, %%ctaid.x", item);
+  if (w->p->cluster) SAY("shr.u32 %%r%d, %%r%d, 1", item, item);
   w->step = word(w), w->copy_k = word(w);
   return item;
 }
 
 static void next_item(writer *w, int item) {
-  SAY("add.u32 %%r%d, %%r%d, %%r%d", item, item, wk__ptx_special(&w->text, "%nctaid.x"));
+  int blocks = wk__ptx_special(&w->text, "%nctaid.x");
+  SAY("add.u32 %%r%d, %%r%d, %%r%d", item, item, w->p->cluster ? halved(w, blocks) : blocks);
 }
 
-static int no_more(writer *w, int item) {
-  int none = wk__ptx_predicate(&w->text);
-  SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", none, item, wk__ptx_arg_word(&w->text, WK__PRODUCT_ITEMS));
-  return none;
-}
+/* ---- the thread that asks for operands, of groups with its warp, which looks for tiles ---- */
 
-/* ---- the thread that asks for operands ---- */
-
-/* Operands that all batches share have one batch in their map. */
+/* Operands that all batches share have one batch in their map, and so has C of which groups have a part each. */
 static int batch_of(writer *w, int arg) {
   int shared = wk__ptx_predicate(&w->text), batch = word(w);
   SAY("setp.eq.s64 %%p%d, %%d%d, 0", shared, wk__ptx_arg_long(&w->text, arg + 2));
@@ -130,26 +154,33 @@ typedef struct source {
   int first; /* word: of the tile, along m or n */
   int extent;
   bool across;
+  int blocks; /* half: a bit for each block of the cluster, which all get this one's share of the lines; -1: none */
 } source;
 
-static void ask(writer *w, int to, int offset, const source *s, int fast, int slow, int full) {
-  wk__ptx_bulk_box box = {s->map, fast, slow, s->batch};
-  wk__ptx_bulk_copy(&w->text, -1, &box, WITH("add.u32", to, offset), full);
+/* A box of so many lines, or the block's share of them. */
+static void ask(writer *w, int to, int offset, const source *s, int fast, int slow, int lines, int full) {
+  int at = WITH("add.u32", to, offset);
+  if (s->blocks >= 0) {
+    int first = WITH("mul.lo.u32", w->rank, lines / CLUSTER);
+    at = TWO("add.u32", at, WITH("mul.lo.u32", first, LINE)), slow = TWO("add.u32", slow, first);
+  }
+  wk__ptx_bulk_box box = {s->map, fast, slow, s->batch, s->blocks};
+  wk__ptx_bulk_copy(&w->text, -1, &box, at, full);
 }
 
 static void ask_for(writer *w, const source *s, int to, int full) {
   if (!s->across) {
-    ask(w, to, 0, s, w->copy_k, s->first, full);
+    ask(w, to, 0, s, w->copy_k, s->first, s->extent, full);
     return;
   }
   int depth = product_depth(w), line = LINE / product_item(w);
   for (int p = 0; p < s->extent / line; p++)
-    ask(w, to, p * depth * LINE, s, WITH("add.u32", s->first, line * p), w->copy_k, full);
+    ask(w, to, p * depth * LINE, s, WITH("add.u32", s->first, line * p), w->copy_k, depth, full);
 }
 
 static void ask_for_step(writer *w, const place *ring, const source *a, const source *b) {
   int full = full_at(w, ring), to = stage_at(w, ring);
-  wk__ptx_bulk_wait(&w->text, empty_at(w, ring), ring->parity);
+  wait(w, empty_at(w, ring), ring->parity);
   wk__ptx_bulk_expect(&w->text, -1, full, product_stage_bytes(w));
   ask_for(w, a, to, full);
   ask_for(w, b, WITH("add.u32", to, ROWS * LINE), full);
@@ -157,33 +188,61 @@ static void ask_for_step(writer *w, const place *ring, const source *a, const so
   next_slot(w, ring);
 }
 
+static void ask_for_tile(writer *w, const place *ring, const source *a, const source *b) {
+  int steps = w->text.labels++, more = wk__ptx_predicate(&w->text);
+  wk__ptx_label(&w->text, steps);
+  ask_for_step(w, ring, a, b);
+  SAY("add.u32 %%r%d, %%r%d, 1;\n\tsetp.lt.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", w->step, w->step, more, w->step,
+      w->steps, more, steps);
+}
+
 static void write_copies(writer *w) {
   wk__ptx_text *t = &w->text;
-  int tiles = t->labels++, steps = t->labels++, end = t->labels++, more = wk__ptx_predicate(t);
+  int tiles = t->labels++, none = t->labels++, end = t->labels++;
+  int other = wk__ptx_predicate(t), no_steps = wk__ptx_predicate(t);
   if (w->behind) SAY("setmaxnreg.dec.sync.aligned.u32 %d", REGISTERS_OF_COPIES);
-  SAY("setp.ne.u32 %%p%d, %%r%d, %d;\n\t@%%p%d bra L%d", more, w->tid, COPIES, more, end);
+  SAY("setp.ne.u32 %%p%d, %%r%d, %d", other, w->tid, COPIES);
+  if (w->p->groups)
+    w->lane = WITH("and.b32", w->tid, 31);
+  else
+    SAY("@%%p%d bra L%d", other, end);
   place ring = begin_ring(w, 1); /* the round before the first one counts as read */
+  int blocks = w->p->cluster ? wk__ptx_halves(t, 1) : -1;
+  if (w->p->cluster) SAY("mov.b16 %%h%d, %d", blocks, (1 << CLUSTER) - 1);
   int item = first_item(w), map_a = wk__ptx_bulk_map(&w->text, WK__PRODUCT_MAP_A),
       map_b = wk__ptx_bulk_map(&w->text, WK__PRODUCT_MAP_B);
   wk__ptx_label(t, tiles);
-  SAY("@%%p%d bra L%d", no_more(w, item), end);
-  find_item(w, item);
-  source a = {map_a, batch_of(w, WK__PRODUCT_A), w->row0, ROWS, w->p->a_across},
-         b = {map_b, batch_of(w, WK__PRODUCT_B), w->column0, w->p->columns, w->p->b_across};
-  wk__ptx_label(t, steps);
-  ask_for_step(w, &ring, &a, &b);
-  SAY("add.u32 %%r%d, %%r%d, 1;\n\tsetp.lt.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", w->step, w->step, more, w->step,
-      w->steps, more, steps);
+  find_item(w, item, end);
+  source a = {map_a, batch_of(w, WK__PRODUCT_A), w->row0, ROWS, w->p->a_across, -1},
+         b = {map_b, batch_of(w, WK__PRODUCT_B), w->column0, w->p->columns, w->p->b_across, blocks};
+  if (w->p->groups)
+    SAY("setp.eq.or.u32 %%p%d, %%r%d, 0, %%p%d;\n\t@%%p%d bra L%d", no_steps, w->steps, other, no_steps, none);
+  ask_for_tile(w, &ring, &a, &b);
+  wk__ptx_label(t, none);
+  if (w->p->groups) SAY("bar.warp.sync 0xffffffff");
   next_item(w, item);
   SAY("bra L%d", tiles);
   wk__ptx_label(t, end);
+  if (w->p->cluster) meet_cluster(w);
   SAY("ret");
 }
 
 /* ---- the warps that multiply ---- */
 
-static void arrive(writer *w, int barrier, int predicate) {
-  SAY("@%%p%d mbarrier.arrive.shared::cta.b64 _, [%%r%d]", predicate, barrier);
+/* A lane of each warp, or one for each block of the cluster, that says when a stage is read: a predicate. */
+static int choose_lanes(writer *w) {
+  int lanes = wk__ptx_predicate(&w->text);
+  SAY("setp.lt.u32 %%p%d, %%r%d, %d", lanes, w->lane, w->p->cluster ? CLUSTER : 1);
+  return lanes;
+}
+
+static void arrive(writer *w, int barrier, int lanes) {
+  if (!w->p->cluster) {
+    SAY("@%%p%d mbarrier.arrive.shared::cta.b64 _, [%%r%d]", lanes, barrier);
+    return;
+  }
+  int theirs = TWO("mapa.shared::cluster.u32", barrier, WITH("and.b32", w->lane, CLUSTER - 1));
+  SAY("@%%p%d mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%%r%d]", lanes, theirs);
 }
 
 /* The tile before, as far as it is done: pieces from `next` on are left. */
@@ -227,32 +286,56 @@ static void keep(writer *w, const before *b) {
 }
 
 /* A tile's steps of which tensor cores add one at a time, from zero. */
-static void write_steps_in_parts(writer *w, const place *ring, int first_lane) {
+static void write_steps_in_parts(writer *w, const place *ring, int lanes) {
   wk__ptx_text *t = &w->text;
   int loop = t->labels++, adds = wk__ptx_predicate(t), more = wk__ptx_predicate(t), count = w->groups * 4;
   for (int i = 0; i < count; i++) SAY("mov.b32 %%r%d, 0", w->sums + i);
   wk__ptx_label(t, loop);
-  wk__ptx_bulk_wait(&w->text, full_at(w, ring), ring->parity);
+  wait(w, full_at(w, ring), ring->parity);
   w->from = stage_at(w, ring);
   SAY("setp.ne.u32 %%p%d, 0, 0", adds);
   wk__product_multiply(w, w->parts, adds);
   SAY("wgmma.wait_group.sync.aligned 0");
-  arrive(w, empty_at(w, ring), first_lane);
+  arrive(w, empty_at(w, ring), lanes);
   next_slot(w, ring);
   for (int i = 0; i < count; i++) SAY("add.f32 %%r%d, %%r%d, %%r%d", w->sums + i, w->sums + i, w->parts + i);
   SAY("add.u32 %%r%d, %%r%d, 1;\n\tsetp.lt.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", w->step, w->step, more, w->step,
       w->steps, more, loop);
 }
 
-/* A tile's steps. A stage is empty when the products of the next one have begun and its own are done. */
-static void write_steps(writer *w, const place *ring, const before *b, int first_lane) {
+/* What the engine has brought of other groups: in the first step before this one's k, in the last behind it. */
+static void clear_others(writer *w) {
   wk__ptx_text *t = &w->text;
-  int loop = t->labels++, skip = t->labels++, adds = wk__ptx_predicate(t), more = wk__ptx_predicate(t), last = word(w),
-      release = wk__ptx_predicate(t);
+  int none = t->labels++, is_none = wk__ptx_predicate(t), later = wk__ptx_predicate(t), depth = product_depth(w);
+  int left = TWO("sub.u32", TWO("sub.u32", w->k, w->copy_k), WITH("mul.lo.u32", w->step, depth));
+  int low = WITH("and.b32", w->low, wk__ptx_product_unit(w->p) - 1);
+  SAY("setp.ne.u32 %%p%d, %%r%d, 0;\n\tselp.b32 %%r%d, 0, %%r%d, %%p%d", later, w->step, low, low, later);
+  SAY("setp.eq.u32 %%p%d, %%r%d, 0;\n\tsetp.ge.and.u32 %%p%d, %%r%d, %d, %%p%d", is_none, low, is_none, left, depth,
+      is_none);
+  SAY("@%%p%d bra L%d", is_none, none);
+  wk__product_clear(w, low, left, COPIES);
+  SAY("fence.proxy.async.shared::cta;\n\tbar.sync 1, %d", COPIES);
+  wk__ptx_label(t, none);
+}
+
+/* Sums of a group may be of no steps. */
+static void begin_sums_of_group(writer *w, int none) {
+  int is_none = wk__ptx_predicate(&w->text);
+  for (int i = 0; i < w->groups * 4; i++) SAY("mov.b32 %%r%d, 0", w->sums + i);
+  SAY("setp.eq.u32 %%p%d, %%r%d, 0;\n\t@%%p%d bra L%d", is_none, w->steps, is_none, none);
+}
+
+/* A tile's steps. A stage is empty when the products of the next one have begun and its own are done. */
+static void write_steps(writer *w, const place *ring, const before *b, int lanes) {
+  wk__ptx_text *t = &w->text;
+  int loop = t->labels++, skip = t->labels++, none = t->labels++, adds = wk__ptx_predicate(t),
+      more = wk__ptx_predicate(t), last = word(w), release = wk__ptx_predicate(t);
   SAY("setp.ne.u32 %%p%d, 0, 0", adds);
+  if (w->p->groups) begin_sums_of_group(w, none);
   wk__ptx_label(t, loop);
-  wk__ptx_bulk_wait(&w->text, full_at(w, ring), ring->parity);
+  wait(w, full_at(w, ring), ring->parity);
   w->from = stage_at(w, ring);
+  if (w->p->groups == WK__GROUPS_OF_K) clear_others(w);
   wk__product_multiply(w, w->sums, adds);
   if (w->behind) {
     SAY("@!%%p%d bra L%d", some_left(w, b), skip);
@@ -260,23 +343,24 @@ static void write_steps(writer *w, const place *ring, const before *b, int first
     wk__ptx_label(t, skip);
   }
   SAY("wgmma.wait_group.sync.aligned 1");
-  SAY("setp.ne.and.u32 %%p%d, %%r%d, 0, %%p%d", release, w->step, first_lane);
+  SAY("setp.ne.and.u32 %%p%d, %%r%d, 0, %%p%d", release, w->step, lanes);
   arrive(w, last, release);
   SAY("mov.b32 %%r%d, %%r%d", last, empty_at(w, ring));
   next_slot(w, ring);
   SAY("add.u32 %%r%d, %%r%d, 1;\n\tsetp.lt.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", w->step, w->step, more, w->step,
       w->steps, more, loop);
   SAY("wgmma.wait_group.sync.aligned 0");
-  arrive(w, last, first_lane);
+  arrive(w, last, lanes);
+  wk__ptx_label(t, none);
 }
 
 /* Panels of 16 lines. */
 static void store_by_engine(writer *w, const product_lines *lines, int first_lane) {
-  int map = wk__ptx_bulk_map(&w->text, WK__PRODUCT_MAP_C);
+  int map = wk__ptx_bulk_map(&w->text, WK__PRODUCT_MAP_C), batch = w->p->groups ? batch_of(w, WK__PRODUCT_C) : w->batch;
   SAY("fence.proxy.async.shared::cta;\n\tbar.warp.sync 0xffffffff");
   for (int p = 0; p < wk__product_panels(w); p++)
     SAY("@%%p%d cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%%d%d, {%%r%d, %%r%d, %%r%d}], [%%r%d]",
-        first_lane, map, WITH("add.u32", lines->column, LINE / product_item_of_result(w->p) * p), lines->row, w->batch,
+        first_lane, map, WITH("add.u32", lines->column, LINE / product_item_of_result(w->p) * p), lines->row, batch,
         WITH("add.u32", lines->at, p * lines->rows * LINE));
   SAY("@%%p%d cp.async.bulk.commit_group", first_lane);
 }
@@ -285,10 +369,30 @@ static void wait_for_engine(writer *w, int first_lane) {
   SAY("@%%p%d cp.async.bulk.wait_group.read 0;\n\tbar.warp.sync 0xffffffff", first_lane);
 }
 
+/* Whether the warp's lines are of one group all: a predicate. */
+static int is_whole(writer *w, const product_lines *lines) {
+  bool rows = w->p->groups == WK__GROUPS_OF_ROWS;
+  int whole = wk__ptx_predicate(&w->text), first = rows ? lines->row : lines->column;
+  SAY("setp.le.u32 %%p%d, %%r%d, %%r%d", whole, WITH("add.u32", first, rows ? lines->rows : w->p->columns),
+      rows ? w->m : w->n);
+  SAY("setp.ge.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", whole, first, w->low, whole);
+  return whole;
+}
+
+/* The engine stores whole boxes; of groups whose rows or columns end in one the lanes store their part. */
 static void store_tile(writer *w, int first_lane) {
+  int by_lanes = w->text.labels++, done = w->text.labels++;
+  bool parted = w->p->groups == WK__GROUPS_OF_ROWS || w->p->groups == WK__GROUPS_OF_COLUMNS;
   wait_for_engine(w, first_lane);
   product_lines lines = wk__product_stage(w);
+  if (parted) SAY("@!%%p%d bra L%d", is_whole(w, &lines), by_lanes);
   store_by_engine(w, &lines, first_lane);
+  if (!parted) return;
+  SAY("bra L%d", done);
+  wk__ptx_label(&w->text, by_lanes);
+  SAY("bar.warp.sync 0xffffffff");
+  wk__product_store(w, &lines);
+  wk__ptx_label(&w->text, done);
 }
 
 static void write_products(writer *w) {
@@ -303,16 +407,15 @@ static void write_products(writer *w) {
   w->warp_row = WITH("shl.b32", w->warp, 4), w->warp_column = word(w);
   SAY("mov.b32 %%r%d, 0", w->warp_column);
   place ring = begin_ring(w, 0);
+  int lanes = choose_lanes(w);
   before b = nothing_before(w);
   int item = first_item(w);
   wk__ptx_label(t, tiles);
-  int none = no_more(w, item);
-  SAY("@%%p%d bra L%d", none, rest);
-  find_item(w, item);
+  int none = find_item(w, item, rest);
   if (wk__ptx_adds_parts(w->p))
-    write_steps_in_parts(w, &ring, first_lane);
+    write_steps_in_parts(w, &ring, lanes);
   else
-    write_steps(w, &ring, &b, first_lane);
+    write_steps(w, &ring, &b, lanes);
   wk__ptx_label(t, rest);
   if (w->behind) do_rest(w, &b);
   SAY("@%%p%d bra L%d", none, end);
@@ -326,6 +429,7 @@ static void write_products(writer *w) {
   SAY("bra L%d", tiles);
   wk__ptx_label(t, end);
   if (by_engine) SAY("@%%p%d cp.async.bulk.wait_group 0", first_lane);
+  if (w->p->cluster) meet_cluster(w);
   SAY("ret");
 }
 

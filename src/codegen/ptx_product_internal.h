@@ -1,6 +1,7 @@
 /* What the writers of products share: the kernel that is being written, and its results. ptx_product.c writes kernels
  * whose threads copy their operands, ptx_product_bulk.c those whose operands the copy engine brings,
- * ptx_product_multiply.c the multiplication of both, and ptx_product_results.c what becomes of their sums. */
+ * ptx_product_multiply.c the multiplication of both, ptx_product_groups.c what is of which group, and
+ * ptx_product_results.c what becomes of their sums. */
 #ifndef WICK_CODEGEN_PTX_PRODUCT_INTERNAL_H
 #define WICK_CODEGEN_PTX_PRODUCT_INTERNAL_H
 
@@ -41,6 +42,8 @@ typedef struct product_writer {
   int tid, lane, warp;
   int m, n, k, row0, column0, batch;   /* words */
   int split;                           /* word: which part of k */
+  int rank;                            /* word: of the block in its cluster */
+  int low;                             /* word: of a group its first row, column or k; its end is m, n or k */
   int place_rows[4], place_columns[4]; /* as of attention */
   int place_floats[4];                 /* words: of single floats of an operand that lies across k */
   int copy_to;                         /* word: a thread's place in a panel */
@@ -72,9 +75,20 @@ const char *wk__product_type(int element);
 /* Whether results go through shared memory, to where a thread has whole pieces of rows. */
 static inline bool product_is_staged(const wk__ptx_product *p) { return p->vectors && !p->split; }
 
-/* ptx_product.c: row0 and column0 of a tile by its number. Tiles are in groups of 8 rows of them, so that blocks that
- * run at once share operands. */
-void wk__product_find_tile(product_writer *w, int tile);
+/* ptx_product.c: row0 and column0 of a tile by its number, of so many (words). Tiles are in groups of 8 rows of them,
+ * so that blocks that run at once share operands. */
+void wk__product_find_tile(product_writer *w, int tile, int tiles_m, int tiles_n);
+/* The steps of a split of k, and its first k. */
+void wk__product_find_steps(product_writer *w);
+/* ptx_product_groups.c: both of groups, with the tile's group as `batch`, its limits, steps and first k. All lanes
+ * of a warp are there. A predicate: there are no more tiles. */
+int wk__product_find_in_groups(product_writer *w, int item);
+/* What of the stage at `from` is not from `low` to `high` of its k (words) becomes zeros, by so many threads. */
+void wk__product_clear(product_writer *w, int low, int high, int threads);
+/* Whether tiles may begin before their group. */
+static inline bool product_begins_before(const wk__ptx_product *p, wk__product_groups groups) {
+  return p->groups == groups && wk__ptx_product_unit(p) > 1;
+}
 /* ptx_product_multiply.c: one step of the stage at `from` by mma.sync. */
 void wk__product_multiply_by_warps(product_writer *w);
 /* One step of the stage at `from` by wgmma, as a group, to the words from `sums` on. adds: a predicate; false: sums

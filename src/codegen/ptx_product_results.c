@@ -94,6 +94,12 @@ static int row_of_result(writer *w, int base, int row) {
   return wk__ptx_advance(&w->text, base, WK__PRODUCT_C_STRIDE, row);
 }
 
+/* A predicate that says as well that the row or column is of the group, whose tile may begin before it. */
+static void bound_below(writer *w, wk__product_groups groups, int predicate, int at) {
+  if (product_begins_before(w->p, groups))
+    SAY("setp.ge.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", predicate, at, w->low, predicate);
+}
+
 /* ---- sums ---- */
 
 typedef struct results {
@@ -125,10 +131,12 @@ static void one_pair(writer *w, const results *r, int i, int j, int h, const col
   int old[2] = {-1, -1};
   int in_rows = wk__ptx_predicate(t), there[2], line = -1, bytes = 8 * j * item(w); /* of the group, in its row */
   SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", in_rows, at, w->m);
+  bound_below(w, WK__GROUPS_OF_ROWS, in_rows, at);
   for (int e = 0; e < 2; e++) {
+    int column = WITH("add.u32", r->first_column, 8 * j + e);
     there[e] = wk__ptx_predicate(t);
-    SAY("setp.lt.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", there[e], WITH("add.u32", r->first_column, 8 * j + e), w->n,
-        in_rows);
+    SAY("setp.lt.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", there[e], column, w->n, in_rows);
+    bound_below(w, WK__GROUPS_OF_COLUMNS, there[e], column);
   }
   if (w->p->split) {
     store_sums(w, r, at, j, there, sums);
@@ -247,6 +255,28 @@ product_lines wk__product_stage(product_writer *w) {
 
 /* ---- staged results ---- */
 
+/* A piece of a group's columns, from column `at` on: whole, or the elements that are of it. */
+static void store_columns(writer *w, int there, int at, int v, int address, int offset) {
+  wk__ptx_text *t = &w->text;
+  int each = 16 / item(w), whole = wk__ptx_predicate(t), part = wk__ptx_predicate(t), halves = wk__ptx_halves(t, 2);
+  SAY("setp.ge.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", whole, at, w->low, there);
+  SAY("setp.le.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", whole, WITH("add.u32", at, each), w->n, whole);
+  SAY("@%%p%d st.global.v4.b32 [%%d%d+%d], {%%r%d, %%r%d, %%r%d, %%r%d}", whole, address, offset, v, v + 1, v + 2,
+      v + 3);
+  SAY("not.pred %%p%d, %%p%d;\n\tand.pred %%p%d, %%p%d, %%p%d", part, whole, part, part, there);
+  for (int e = 0; e < each; e++) {
+    int column = WITH("add.u32", at, e), is = wk__ptx_predicate(t), value = v + e * item(w) / 4;
+    SAY("setp.lt.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", is, column, w->n, part);
+    SAY("setp.ge.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", is, column, w->low, is);
+    if (item(w) == 4) {
+      SAY("@%%p%d st.global.b32 [%%d%d+%d], %%r%d", is, address, offset + 4 * e, value);
+      continue;
+    }
+    if (e % 2 == 0) SAY("mov.b32 {%%h%d, %%h%d}, %%r%d", halves, halves + 1, value);
+    SAY("@%%p%d st.global.b16 [%%d%d+%d], %%h%d", is, address, offset + 2 * e, halves + e % 2);
+  }
+}
+
 void wk__product_store(product_writer *w, const product_lines *lines) {
   wk__ptx_text *t = &w->text;
   int piece = WITH("and.b32", w->lane, 7), first = WITH("shr.u32", w->lane, 3), chunk = wk__ptx_long(t);
@@ -260,11 +290,16 @@ void wk__product_store(product_writer *w, const product_lines *lines) {
                    WITH("shl.b32", TWO("xor.b32", piece, WITH("and.b32", in, 7)), 4));
     int address = row_of_result(w, chunk, r);
     SAY("setp.lt.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", there, r, w->m, in_line);
+    bound_below(w, WK__GROUPS_OF_ROWS, there, r);
     for (int p = 0; p < wk__product_panels(w); p++) {
       int v = wk__ptx_words(t, 4), may = wk__ptx_predicate(t), at = WITH("add.u32", column, LINE / item(w) * p);
-      SAY("setp.lt.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", may, at, w->n, there);
       SAY("ld.shared.v4.b32 {%%r%d, %%r%d, %%r%d, %%r%d}, [%%r%d+%d]", v, v + 1, v + 2, v + 3, from,
           p * lines->rows * LINE);
+      if (w->p->groups == WK__GROUPS_OF_COLUMNS) {
+        store_columns(w, there, at, v, address, LINE * p);
+        continue;
+      }
+      SAY("setp.lt.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", may, at, w->n, there);
       SAY("@%%p%d st.global.v4.b32 [%%d%d+%d], {%%r%d, %%r%d, %%r%d, %%r%d}", may, address, LINE * p, v, v + 1, v + 2,
           v + 3);
     }

@@ -79,7 +79,7 @@ static int barrier_of(tile_writer *w, const staged_loop *s, int slot) {
 
 void await_engine(tile_writer *w, const staged_loop *s) {
   int parity = WITH("and.b32", TWO("shr.u32", s->phases, s->read), 1), bit = new_word(w);
-  wk__ptx_bulk_wait(&w->text, barrier_of(w, s, s->read), parity);
+  wk__ptx_bulk_wait(&w->text, barrier_of(w, s, s->read), parity, false);
   SAY("mov.b32 %%r%d, 1;\n\tshl.b32 %%r%d, %%r%d, %%r%d", bit, bit, bit, s->read);
   SAY("xor.b32 %%r%d, %%r%d, %%r%d", s->phases, s->phases, bit);
 }
@@ -105,7 +105,7 @@ void bring(tile_writer *w, const staged_loop *s, const ring *r, wk__tile load, i
   wk__ptx_bulk_expect(&w->text, asks, barrier, r->bytes);
   for (int x = 0; x < t->shape[axis]; x += map.line / item)
     for (int y = 0; y < t->shape[1 - axis]; y += map.lines, at += map.lines * map.line) {
-      wk__ptx_bulk_box part = {r->map, WITH("add.u32", fast, x), WITH("add.u32", slow, y), w->zero};
+      wk__ptx_bulk_box part = {r->map, WITH("add.u32", fast, x), WITH("add.u32", slow, y), w->zero, -1};
       wk__ptx_bulk_copy(&w->text, asks, &part, WITH("add.u32", place, r->offset + at), barrier);
     }
 }

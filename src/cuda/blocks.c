@@ -208,6 +208,9 @@ static block *map_block(wk__cuda_device *d, wk__cuda_bins *bins, int64_t bytes) 
   m->usage.reserved = m->mapped;
   m->usage.reserved_ever += bytes;
   m->usage.peak_reserved = wk__max(m->usage.peak_reserved, m->mapped);
+  m->usage.segments = m->piece_count;
+  m->usage.peak_segments = wk__max(m->usage.peak_segments, m->usage.segments);
+  m->usage.mappings++;
   return b;
 }
 
@@ -245,7 +248,8 @@ bool wk__cuda_unmap_last(wk__cuda_memory *m) {
   m->mapped -= p->bytes;
   m->usage.reserved = m->mapped;
   m->usage.unreserved_ever += p->bytes;
-  m->piece_count--;
+  m->usage.segments = --m->piece_count;
+  m->usage.unmappings++;
   if (b->bytes) {
     insert(b);
     return true;

@@ -63,13 +63,19 @@ static wk_tensor *parts_of(wk_tensor *t, double low, double high, int64_t bins) 
   return t ? wk_clamp_max(t, wk__v_int(bins - 1)) : NULL;
 }
 
+/* Integers are counted in float64, between bounds without fractions. */
 static wk_status histc(wk__call *c) {
   WK__ARGS(histc);
   wk_tensor *out = c->outputs[0], *t = wk_reshape(c->args[A_self].tensor, (wk_int[]){wk_int_of(-1)}, 1);
   double low = wk__scalar_double(wk__value_scalar(&c->args[A_min])),
          high = wk__scalar_double(wk__value_scalar(&c->args[A_max]));
   if (!t) return wk_error_category();
-  if (!wk_dtype_is_floating((wk_dtype)t->dtype) || !wk__numel(t)) return wk__cuda_run_kernel_on_host(c);
+  if (!wk__numel(t)) return wk__cuda_run_kernel_on_host(c);
+  if (!wk_dtype_is_floating((wk_dtype)t->dtype)) {
+    t = wk__cuda_plain(t, WK_FLOAT64);
+    if (!t) return wk_error_category();
+    low = trunc(low), high = trunc(high);
+  }
   if (low == high) WK_TRY(range_of(t, &low, &high));
   if (low == high) low -= 1, high += 1;
   if (!isfinite(low) || !isfinite(high) || low > high) return wk__cuda_run_kernel_on_host(c);
@@ -101,7 +107,8 @@ static wk_status repeat_places(wk__call *c) {
   wk_value device = {.tag = WK_VALUE_DEVICE, .device = repeats->device};
   wk_tensor *all = wk_arange(wk__v_int((int64_t)total), WK_INT64, device);
   wk_value args[] = {wk__v_tensor(ends), wk__v_tensor(all), wk__v_bool(false), wk__v_bool(true), NONE};
-  return result(c, all ? wk__call_tensor(WK__OP(_searchsorted), args) : NULL);
+  wk_tensor *places = all ? wk__call_tensor(WK__OP(_searchsorted), args) : NULL;
+  return result(c, wk__in_dtype(places, (wk_dtype)repeats->dtype));
 }
 
 /* ---- multinomial ---- */

@@ -30,7 +30,9 @@ typedef struct wk__cuda_usage {
   int64_t active, peak_active;       /* blocks in use */
   int64_t allocated_ever, freed_ever;
   int64_t reserved_ever, unreserved_ever;
-  int64_t retries, refusals; /* so many times: cached memory was collected to go on, there was none left */
+  int64_t segments, peak_segments; /* pieces that are mapped, each by one call of the driver */
+  int64_t mappings, unmappings;    /* so many times */
+  int64_t retries, refusals;       /* so many times: cached memory was collected to go on, there was none left */
 } wk__cuda_usage;
 WK_MUST_USE wk_status wk__cuda_usage_get(int index, wk__cuda_usage *out);
 WK_MUST_USE wk_status wk__cuda_usage_reset_peaks(int index);
@@ -59,6 +61,8 @@ WK_MUST_USE wk_status wk__cuda_synchronize_all(int index);
 /* The driver's stream, for other libraries. */
 struct wk__stream;
 void *wk__cuda_stream_handle(const struct wk__stream *stream);
+/* Whether all work that it was given is done. */
+WK_MUST_USE wk_status wk__cuda_stream_is_done(const struct wk__stream *stream, bool *out);
 /* The driver's stream `handle`, of whomever, waits for what the stream has so far. */
 WK_MUST_USE wk_status wk__cuda_let_wait(struct wk__stream *stream, void *handle);
 /* The stream may still work with the memory when it is released on another. */

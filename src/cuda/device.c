@@ -39,6 +39,7 @@ const wk__device_type wk__cuda_device_type = {
     .generator = &wk__philox_generator_type,
     .fuses_attention = wk__cuda_fuses_attention,
     .scales_products = wk__cuda_scales_products,
+    .finds_groups = true,
     .convolves_last = wk__cuda_convolves_last,
     .fuses_scores = wk__cuda_fuses_scores,
     .convolves_each_last = wk__cuda_convolves_each_last,

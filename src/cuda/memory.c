@@ -213,6 +213,7 @@ wk_status wk__cuda_usage_reset_peaks(int index) {
   d->memory->usage.peak_allocated = d->memory->usage.allocated;
   d->memory->usage.peak_reserved = d->memory->usage.reserved;
   d->memory->usage.peak_active = d->memory->usage.active;
+  d->memory->usage.peak_segments = d->memory->usage.segments;
   pthread_mutex_unlock(&d->memory->lock);
   return WK_OK;
 }
@@ -227,7 +228,9 @@ wk_status wk__cuda_usage_reset_totals(int index) {
                         .reserved = u->reserved,
                         .peak_reserved = u->peak_reserved,
                         .active = u->active,
-                        .peak_active = u->peak_active};
+                        .peak_active = u->peak_active,
+                        .segments = u->segments,
+                        .peak_segments = u->peak_segments};
   pthread_mutex_unlock(&d->memory->lock);
   return WK_OK;
 }

@@ -14,6 +14,7 @@
 #include "cuda/recording.h"
 #include "cuda/tensor_cores.h"
 #include "cuda/tier0.h"
+#include "cuda/written.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
 
@@ -39,6 +40,14 @@ static uint64_t at(const wk_tensor *t) { return (uint64_t)(uintptr_t)wk__address
 enum { TILE = 64, THREADS = 256 };
 #define WORD(field) (uint32_t)(offsetof(wk__cuda_product, field) / 8)
 
+/* Of groups at most so many. */
+static int64_t tiles_of(const wk__cuda_product *p) {
+  int64_t m = wk__ceil_div(p->m, TILE), n = wk__ceil_div(p->n, TILE);
+  if (p->groups == WK__GROUPS_OF_ROWS) return (m + p->batch) * n;
+  if (p->groups == WK__GROUPS_OF_COLUMNS) return m * (n + p->batch);
+  return p->batch * m * n;
+}
+
 static wk_status run_own(wk__cuda_stream *s, const wk__cuda_product *p) {
   static const char *const names[] = {[WK__MEMORY_F16] = "kernel_gemm_f16",
                                       [WK__MEMORY_BF16] = "kernel_gemm_bf16",
@@ -47,16 +56,21 @@ static wk_status run_own(wk__cuda_stream *s, const wk__cuda_product *p) {
                                       [WK__MEMORY_I64] = "kernel_gemm_i64"};
   CUfunction function;
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_GEMM, names[p->type], &function));
-  int64_t tiles = p->batch * wk__ceil_div(p->m, TILE) * wk__ceil_div(p->n, TILE);
+  int64_t tiles = tiles_of(p);
   if (tiles > INT32_MAX) return wk_fail(WK_NOT_IMPLEMENTED, "a matrix product of %lld tiles on cuda", (long long)tiles);
-  const wk__cuda_address addresses[] = {{WORD(a), p->a}, {WORD(b), p->b}, {WORD(c), p->c}, {WORD(row), p->row}};
+  const wk__cuda_address all[] = {
+      {WORD(a), p->a}, {WORD(b), p->b}, {WORD(c), p->c}, {WORD(ends), p->ends}, {WORD(row), p->row}};
+  wk__cuda_address addresses[WK_COUNT(all)];
+  int count = 0;
+  for (size_t i = 0; i < WK_COUNT(all); i++)
+    if (all[i].of) addresses[count++] = all[i];
   return wk__cuda_give(s, &(wk__cuda_work){.function = function,
                                            .grid = {(unsigned)tiles, 1, 1},
                                            .threads = THREADS,
                                            .words = (void *)p,
                                            .word_count = (int)(sizeof *p / 8),
                                            .addresses = addresses,
-                                           .address_count = p->row ? 4 : 3});
+                                           .address_count = count});
 }
 
 static void note_time(const wk__cuda_stream *s, const wk__cuda_product *p, bool library, CUevent begin) {
@@ -68,19 +82,29 @@ static void note_time(const wk__cuda_stream *s, const wk__cuda_product *p, bool 
   char name[WK__CUDA_NAME_BYTES];
   (void)snprintf(name, sizeof name, "product%s %s %lld x %lldx%lldx%lld%s", library ? " (cuBLASLt)" : "",
                  types[p->type], (long long)p->batch, (long long)p->m, (long long)p->n, (long long)p->k,
-                 p->row         ? " + row"
+                 p->groups      ? " in groups"
+                 : p->row       ? " + row"
                  : p->beta != 0 ? " + C"
                                 : "");
   wk__cuda_time_end(s, begin, name);
+}
+
+bool wk__cuda_may_cluster(wk__cuda_stream *s, const wk__cuda_product *p) {
+  wk__cuda_cores cores;
+  return p->type != WK__MEMORY_I64 && wk__cuda_cores_prepare(&cores, s, p, WK__WINDOWS_OF_NONE) &&
+         wk__cuda_cores_pair(&cores);
 }
 
 wk_status wk__cuda_multiply_in(wk__cuda_stream *s, const wk__cuda_product *p, int way, bool *out_library) {
   bool whole = p->type == WK__MEMORY_I64;
   wk__cuda_cores cores;
   *out_library = false;
-  if (p->k > 0 && !whole && way != WK__OWN_WAY) WK_TRY(wk__cublas_run(s, p, way, out_library));
+  if (p->k > 0 && !whole && !p->groups && way < WK__OWN_WAY) WK_TRY(wk__cublas_run(s, p, way, out_library));
   if (*out_library) return WK_OK;
-  if (!whole && wk__cuda_cores_prepare(&cores, s, p, WK__WINDOWS_OF_NONE)) return wk__cuda_cores_give(&cores, p);
+  if (!whole && wk__cuda_cores_prepare(&cores, s, p, WK__WINDOWS_OF_NONE)) {
+    if (way == WK__CLUSTER_WAY || wk__cuda_products_are("clusters")) (void)wk__cuda_cores_pair(&cores);
+    return wk__cuda_cores_give(&cores, p);
+  }
   return run_own(s, p);
 }
 
@@ -96,7 +120,7 @@ wk_status wk__cuda_multiply(const wk_tensor *out, wk__cuda_product *p) {
   WK_TRY(wk__cuda_enter(s->device));
   bool library;
   CUevent begin;
-  int way = WK_UNLIKELY(wk__thread.gemm_other_sums) ? wk__cuda_fastest_way(s, p) : 0;
+  int way = WK_UNLIKELY(wk__thread.gemm_other_sums && !p->groups) ? wk__cuda_fastest_way(s, p) : 0;
   wk__cuda_time_begin(s, &begin);
   wk_status status = wk__cuda_multiply_in(s, p, way, &library);
   if (WK_UNLIKELY(begin)) note_time(s, p, library, begin);

@@ -4,9 +4,16 @@
 
 #include <stdint.h>
 
+#include "codegen/product_groups.h"
+
 /* C = beta C + alpha A B (+ row), batched; A (m, k) and B (k, n) of any strides, C (m, n) with contiguous columns.
  * Small floats are multiplied and summed in f32 and rounded once; alpha and beta of i64 are 0 or 1. Strides in
- * elements. Shared with on_device/gemm.c. */
+ * elements. Shared with on_device/gemm.c.
+ *
+ * In groups: as many as `batch`, whose ends in one of the extents are ascending int32 (batch); a matrix that has that
+ * extent has no batch. No row, alpha 1 and beta 0. Rows or columns behind the last end, and what is of an empty k, are
+ * zeros. Ends beyond the extent are the extent; of ends that descend the results are not told, but made of what is in
+ * the operands. */
 typedef struct wk__cuda_product {
   uint64_t a, b, c, row; /* addresses; row: (n) added to each row of C, or 0 */
   int64_t m, n, k, batch;
@@ -14,6 +21,8 @@ typedef struct wk__cuda_product {
   double alpha, beta;
   int32_t type; /* wk__cuda_memory_type: f16, bf16, f32, f64, i64; of all matrices */
   int32_t tf32; /* of f32: it may be multiplied as TF32 */
+  uint64_t ends;
+  int64_t groups; /* wk__product_groups */
 } wk__cuda_product;
 
 /* C (m, n), row by row, = (scale_a A) (scale_b B) + row, of float8; = A B, of integers, without scales and a row. A

@@ -48,12 +48,8 @@ static wk_status set_state(wk__generator *head, const uint8_t *bytes) {
   return WK_OK;
 }
 
-const wk__generator_type wk__philox_generator_type = {.kind = "CUDAGeneratorImpl",
-                                                      .state_bytes = STATE_BYTES,
-                                                      .create = create,
-                                                      .seed = seed,
-                                                      .get_state = get_state,
-                                                      .set_state = set_state};
+const wk__generator_type wk__philox_generator_type = {
+    .state_bytes = STATE_BYTES, .create = create, .seed = seed, .get_state = get_state, .set_state = set_state};
 
 /* A call's seed and offset; the next one begins `used` words further. */
 void wk__cuda_take_words(wk__generator *generator, uint64_t used, uint64_t *out_seed, uint64_t *out_offset) {
@@ -202,15 +198,11 @@ wk_status wk__cuda_rand(wk__call *c) {
                      (wk__cuda_draws){.draw = WK__DRAW_UNIFORM, .b = 1});
 }
 
-static wk_status check_normal(double std) {
-  return std >= 0 ? WK_OK : wk_fail(WK_RUNTIME_ERROR, "normal expects std >= 0.0, but found std %g", std);
-}
-
 wk_status wk__cuda_normal(wk__call *c) {
   WK__ARGS(normal_);
   wk__cuda_draws f = {.draw = WK__DRAW_NORMAL, .a = number(&c->args[A_mean]), .b = number(&c->args[A_std])};
+  WK_TRY(wk__random_check_normal(f.b));
   WK_TRY(require_float(c->args[A_self].tensor, "normal_kernel_cuda"));
-  WK_TRY(check_normal(f.b));
   return fill_self(c, f);
 }
 
@@ -221,7 +213,7 @@ wk_status wk__cuda_randn(wk__call *c) {
     f.b = number(&c->args[WK__ARG(normal_float_float, std)]);
   }
   WK_TRY(require_float(c->outputs[0], "normal_kernel_cuda"));
-  WK_TRY(check_normal(f.b));
+  WK_TRY(wk__random_check_normal(f.b));
   return fill_tensor(generator_of(c, last_argument(c)), c->outputs[0], f);
 }
 

@@ -105,16 +105,20 @@ static bool goes_in_column_parts(const wk__nest *nest, const wk__cuda_device *d,
   return wk__ceil_div(wk__shape_count(b, 0, b->p), WK__REDUCE_LANES) <= d->multiprocessors && has_parts(nest, b);
 }
 
-/* A thread holds what is computed of each of its elements at once. What is computed of a row alone does not count, but
- * where some elements are of two bytes, whose conversions do: 8192 x 50304 of bf16 took 850 microseconds of an H100 in
- * a cross entropy's step of 32, and 711 in one of 4. */
-static bool is_light(const wk__nest *nest, const wk__binding *b) {
-  enum { MOST = 24 };
+/* A thread holds what is computed of each of its elements at once; what is computed of a row alone does not count. */
+enum { MOST_LIGHT = 24 };
+static bool has_light_elements(const wk__nest *nest) {
   int count = 0;
+  for (int64_t i = 1; i < nest->instr_count; i++) count += nest->instrs[i].per_element;
+  return count < MOST_LIGHT;
+}
+
+/* Where elements of two bytes are read one by one, all counts: 8192 x 50304 of bf16 took 850 microseconds of an H100 in
+ * a cross entropy's step of 32, and 711 in one of 4; in one of 32 with vectors (keep_rows) 587. */
+static bool is_light(const wk__nest *nest, const wk__binding *b) {
   bool small = false;
   for (int a = 0; a < b->access_count; a++) small |= wk__shape_item(nest, a) == 2;
-  for (int64_t i = 1; i < nest->instr_count; i++) count += small || nest->instrs[i].per_element;
-  return count < MOST;
+  return small ? nest->instr_count <= MOST_LIGHT : has_light_elements(nest);
 }
 
 /* Elements of a step, so that a thread has many loads under way; chunks are made of whole steps. */
@@ -157,10 +161,9 @@ static bool are_kept_in_vectors(const wk__nest *nest, const wk__binding *b, cons
   return all;
 }
 
-/* Long rows that several phases go through: as many of them as fit stay in shared memory after the first. */
-static void keep_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
-  uint8_t first[WK__PTX_MOST_KEPT];
-  uint16_t again = s->mode == WK__PTX_LONG_ROWS && s->warps > 1 && b->r == 1 ? wk__ptx_read_again(nest, first) : 0;
+/* Of long rows that several phases go through: as many as fit stay in shared memory after the first. */
+static void keep_what_fits(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, uint16_t again,
+                           wk__ptx_shape *s) {
   for (int a = 0; a < b->access_count && a < WK__PTX_MOST_KEPT; a++) {
     if (!(again >> a & 1) || b->stride[a][b->p] == 0) continue;
     s->kept |= (uint16_t)(1 << a);
@@ -168,6 +171,18 @@ static void keep_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__
     if (bytes > d->shared_most || !stays_busy(d, s, bytes, wk__shape_item(nest, a))) s->kept &= (uint16_t) ~(1 << a);
   }
   s->vectors |= s->kept && are_kept_in_vectors(nest, b, s);
+}
+
+/* In large steps where that makes them vectors. */
+static void keep_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
+  uint8_t first[WK__PTX_MOST_KEPT];
+  if (s->mode != WK__PTX_LONG_ROWS || s->warps == 1 || b->r != 1) return;
+  uint16_t again = wk__ptx_read_again(nest, first);
+  wk__ptx_shape wide = *s;
+  wide.each = WK__PTX_MAX_EACH;
+  keep_what_fits(nest, d, b, again, s);
+  if (!s->vectors && has_light_elements(nest)) keep_what_fits(nest, d, b, again, &wide);
+  if (wide.vectors) *s = wide;
 }
 
 /* Pieces of 16 bytes of what moves by one along the rows, from their beginning on. */

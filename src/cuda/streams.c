@@ -64,6 +64,14 @@ wk__stream *wk__cuda_external_stream(int index, void *handle) {
 
 void *wk__cuda_stream_handle(const wk__stream *stream) { return ((const wk__cuda_stream *)stream->own)->handle; }
 
+wk_status wk__cuda_stream_is_done(const wk__stream *stream, bool *out) {
+  const wk__cuda_stream *s = stream->own;
+  WK_TRY(wk__cuda_enter(s->device));
+  CUresult result = wk__cuda.cuStreamQuery(s->handle);
+  *out = result == CUDA_SUCCESS;
+  return result == CUDA_ERROR_NOT_READY ? WK_OK : wk__cuda_check(result, "cuStreamQuery");
+}
+
 /* ---- faults ---- */
 
 wk_status wk__cuda_take_faults(wk__cuda_stream *s) {

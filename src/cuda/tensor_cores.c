@@ -1,6 +1,7 @@
 /* Products on tensor cores by kernels that are written for the kind of product. WICK_CUDA_PRODUCTS says otherwise: mma
- * leaves sm_90's own instructions alone, exact leaves all to kernels that have the CPU's bits. Tests:
- * tests/cuda/test_products.py, tests/cuda/test_byte_products.py. */
+ * leaves sm_90's own instructions alone, clusters makes tiles in pairs where that can be, exact leaves all to kernels
+ * that have the CPU's bits. Tests: tests/cuda/test_products.py, tests/cuda/test_byte_products.py,
+ * tests/cuda/test_grouped_products.py. */
 #include "cuda/tensor_cores.h"
 
 #include "cuda/tensor_maps.h"
@@ -94,21 +95,59 @@ static double cycles(const run *r, const wk__cuda_product *p, int columns, int64
   return (double)wk__ceil_div(items, r->stream->device->multiprocessors) * ((double)steps * step + TILE) + sums;
 }
 
-static void cut_for_engine(run *r, const wk__cuda_product *p) {
+/* How wide tiles are, and in how many parts k is. */
+static int find_least_cycles(const run *r, const wk__cuda_product *p, int64_t most_splits, int64_t *out_splits) {
   static const int widths[] = {256, 192, 128, 64};
-  int64_t most = wk__min(steps_of(r, p) / LEAST_STEPS, MOST_SPLITS), best_splits = 1;
   int best = 128;
   double least = cycles(r, p, best, 1);
+  *out_splits = 1;
   for (size_t i = 0; i < WK_COUNT(widths); i++)
-    for (int64_t splits = 1; splits <= wk__max(most, 1) && wk__ptx_product_may_be(&r->kind, widths[i]); splits++) {
+    for (int64_t splits = 1; splits <= most_splits && wk__ptx_product_may_be(&r->kind, widths[i]); splits++) {
       double now = cycles(r, p, widths[i], splits);
-      if (now < least) least = now, best = widths[i], best_splits = splits;
+      if (now < least) least = now, best = widths[i], *out_splits = splits;
     }
-  set_cut(r, p, best, best_splits);
+  return best;
+}
+
+static void cut_for_engine(run *r, const wk__cuda_product *p) {
+  int64_t most = wk__min(steps_of(r, p) / LEAST_STEPS, MOST_SPLITS), splits;
+  int columns = find_least_cycles(r, p, wk__max(most, 1), &splits);
+  set_cut(r, p, columns, splits);
+}
+
+/* Rows or columns of tiles: whatever the ends are, a group has `more` of them at most, beside its own. */
+static wk__cuda_product stretched(const wk__cuda_product *p, int64_t more) {
+  wk__cuda_product out = *p;
+  *(p->groups == WK__GROUPS_OF_ROWS ? &out.m : &out.n) += p->batch * more;
+  out.batch = 1;
+  return out;
+}
+
+/* As wide as is best for groups of the mean size; as many tiles as there may be. */
+static void cut_for_groups(run *r, const wk__cuda_product *p) {
+  bool rows = p->groups == WK__GROUPS_OF_ROWS, of_k = p->groups == WK__GROUPS_OF_K;
+  wk__cuda_product mean = of_k ? *p : stretched(p, WK__PRODUCT_ROWS / 2);
+  int64_t splits, before = wk__ptx_product_unit(&r->kind) - 1;
+  if (of_k) mean.k = wk__ceil_div(p->k, p->batch);
+  int columns = r->kind.warpgroups ? find_least_cycles(r, &mean, 1, &splits) : 128;
+  wk__cuda_product most = of_k ? *p : stretched(p, (rows ? WK__PRODUCT_ROWS : columns) - 1 + before);
+  set_cut(r, &most, columns, 1);
+  if (of_k) r->tiles *= p->batch;
 }
 
 static void cut(run *r, const wk__cuda_product *p) {
-  (wk__ptx_product_is_bulk(&r->kind) ? cut_for_engine : cut_for_blocks)(r, p);
+  bool by_engine = wk__ptx_product_is_bulk(&r->kind);
+  (r->kind.groups ? cut_for_groups : by_engine ? cut_for_engine : cut_for_blocks)(r, p);
+}
+
+/* Tiles that are counted one by one are of all batches. */
+static int64_t batches_of_tiles(const run *r, const wk__cuda_product *p) { return r->kind.groups ? 1 : p->batch; }
+
+bool wk__cuda_cores_pair(run *r) {
+  bool pairs = wk__ptx_product_is_bulk(&r->kind) && !r->kind.groups && !r->kind.behind &&
+               r->args[WK__PRODUCT_TILES_M] > 1 && r->stream->device->multiprocessors > 1;
+  if (pairs) r->kind.cluster = 2;
+  return pairs;
 }
 
 void wk__cuda_cores_keep_whole(run *r, const wk__cuda_product *p) { set_cut(r, p, r->kind.columns, 1); }
@@ -156,6 +195,7 @@ static bool prepare(run *r, const wk__cuda_product *p) {
   set_results(r, p);
   r->args[WK__PRODUCT_M] = p->m, r->args[WK__PRODUCT_N] = p->n, r->args[WK__PRODUCT_K] = p->k;
   r->args[WK__PRODUCT_BATCHES] = p->batch;
+  r->args[WK__PRODUCT_ENDS] = (int64_t)p->ends, r->args[WK__PRODUCT_GROUPS] = p->batch;
   cut(r, p);
   return r->tiles <= INT32_MAX;
 }
@@ -166,6 +206,7 @@ bool wk__cuda_cores_prepare(run *r, wk__cuda_stream *s, const wk__cuda_product *
                                               : WK__ELEMENT_F32;
   bool small = p->type == WK__MEMORY_F16 || p->type == WK__MEMORY_BF16;
   *r = (run){.stream = s, .kind = {.a = type, .b = type, .c = type, .row_type = type, .windows = (uint8_t)windows}};
+  r->kind.groups = (uint8_t)p->groups;
   if (s->device->capability < 80 || !(small || (p->type == WK__MEMORY_F32 && p->tf32))) return false;
   return prepare(r, p);
 }
@@ -221,7 +262,9 @@ static bool prepare_bytes(run *r, wk__cuda_stream *s, const wk__cuda_byte_produc
 
 /* ---- what the copy engine is told ---- */
 
-static bool set_map(run *r, int arg, int map, bool across, int64_t extent, const wk__cuda_product *p, int lines) {
+/* share: blocks that bring a part of the lines each. */
+static bool set_map(run *r, int arg, int map, bool across, int64_t extent, const wk__cuda_product *p, int lines,
+                    int share) {
   int64_t batch_bytes = r->args[arg + 2];
   wk__cuda_matrices m = {.address = (uint64_t)r->args[arg],
                          .fast = across ? extent : p->k,
@@ -230,7 +273,7 @@ static bool set_map(run *r, int arg, int map, bool across, int64_t extent, const
                          .slow_bytes = r->args[arg + 1],
                          .batch_bytes = batch_bytes,
                          .line = WK__PRODUCT_LINE,
-                         .lines = across ? wk__ptx_product_depth(&r->kind) : lines,
+                         .lines = (across ? wk__ptx_product_depth(&r->kind) : lines) / share,
                          .element = (wk__ptx_element)(arg == WK__PRODUCT_A ? r->kind.a : r->kind.b),
                          .rounds = true};
   return wk__cuda_tensor_map(&m, r->args + map);
@@ -239,22 +282,29 @@ static bool set_map(run *r, int arg, int map, bool across, int64_t extent, const
 static bool set_result_map(run *r, const wk__cuda_product *p) {
   enum { LINES = 16 };
   if (!r->kind.vectors || r->kind.split || r->kind.behind) return true;
+  int64_t batch_bytes = r->args[WK__PRODUCT_C_BATCH];
   wk__cuda_matrices m = {.address = p->c,
                          .fast = p->n,
                          .slow = p->m,
-                         .batch = p->batch,
+                         .batch = batch_bytes ? p->batch : 1,
                          .slow_bytes = r->args[WK__PRODUCT_C_STRIDE],
-                         .batch_bytes = r->args[WK__PRODUCT_C_BATCH],
+                         .batch_bytes = batch_bytes,
                          .line = WK__PRODUCT_LINE,
                          .lines = LINES,
                          .element = (wk__ptx_element)r->kind.c};
   return wk__cuda_tensor_map(&m, r->args + WK__PRODUCT_MAP_C);
 }
 
+/* Blocks of a cluster, or the one that there is without. */
+static int blocks_of_cluster(const run *r) { return r->kind.cluster ? r->kind.cluster : 1; }
+
 bool wk__cuda_cores_set_maps(run *r, const wk__cuda_product *p) {
-  r->args[WK__PRODUCT_ITEMS] = r->tiles * r->splits * p->batch;
-  return set_map(r, WK__PRODUCT_A, WK__PRODUCT_MAP_A, r->kind.a_across, p->m, p, WK__PRODUCT_ROWS) &&
-         set_map(r, WK__PRODUCT_B, WK__PRODUCT_MAP_B, r->kind.b_across, p->n, p, r->kind.columns) &&
+  int share = blocks_of_cluster(r);
+  int64_t rows = wk__ceil_div(r->args[WK__PRODUCT_TILES_M], share);
+  int64_t tiles = r->kind.cluster ? rows * r->args[WK__PRODUCT_TILES_N] : r->tiles;
+  r->args[WK__PRODUCT_ITEMS] = tiles * r->splits * batches_of_tiles(r, p);
+  return set_map(r, WK__PRODUCT_A, WK__PRODUCT_MAP_A, r->kind.a_across, p->m, p, WK__PRODUCT_ROWS, 1) &&
+         set_map(r, WK__PRODUCT_B, WK__PRODUCT_MAP_B, r->kind.b_across, p->n, p, r->kind.columns, share) &&
          set_result_map(r, p) && r->args[WK__PRODUCT_ITEMS] <= INT32_MAX;
 }
 
@@ -262,8 +312,8 @@ bool wk__cuda_cores_set_maps(run *r, const wk__cuda_product *p) {
 
 int wk__cuda_cores_addresses(const run *r, wk__cuda_address out[WK__PRODUCT_ARGS]) {
   static const int are_addresses[] = {WK__PRODUCT_A,     WK__PRODUCT_B,       WK__PRODUCT_C,       WK__PRODUCT_ROW,
-                                      WK__PRODUCT_WORK,  WK__PRODUCT_SCALE_A, WK__PRODUCT_SCALE_B, WK__PRODUCT_MAP_A,
-                                      WK__PRODUCT_MAP_B, WK__PRODUCT_MAP_C};
+                                      WK__PRODUCT_WORK,  WK__PRODUCT_SCALE_A, WK__PRODUCT_SCALE_B, WK__PRODUCT_ENDS,
+                                      WK__PRODUCT_MAP_A, WK__PRODUCT_MAP_B,   WK__PRODUCT_MAP_C};
   int count = 0;
   for (size_t i = 0; i < WK_COUNT(are_addresses); i++) {
     uint64_t address = (uint64_t)r->args[are_addresses[i]];
@@ -273,7 +323,8 @@ int wk__cuda_cores_addresses(const run *r, wk__cuda_address out[WK__PRODUCT_ARGS
 }
 
 int wk__cuda_cores_blocks(const run *r) {
-  return (int)wk__min(r->args[WK__PRODUCT_ITEMS], r->stream->device->multiprocessors);
+  int64_t each = blocks_of_cluster(r);
+  return (int)(wk__min(r->args[WK__PRODUCT_ITEMS], r->stream->device->multiprocessors / each) * each);
 }
 
 static wk_status give(run *r, int64_t blocks, int64_t splits, int64_t batch) {
@@ -297,7 +348,7 @@ static wk_status give(run *r, int64_t blocks, int64_t splits, int64_t batch) {
 
 static wk_status give_tiles(run *r, const wk__cuda_product *p) {
   if (wk__ptx_product_is_bulk(&r->kind)) return give(r, wk__cuda_cores_blocks(r), 1, 1);
-  return give(r, r->tiles, r->splits, p->batch);
+  return give(r, r->tiles, r->splits, batches_of_tiles(r, p));
 }
 
 static wk_status give_split(run *r, const wk__cuda_product *p) {
@@ -320,7 +371,7 @@ static wk_status give_split(run *r, const wk__cuda_product *p) {
 
 wk_status wk__cuda_cores_give(run *r, const wk__cuda_product *p) {
   if (wk__ptx_product_is_bulk(&r->kind) && !wk__cuda_cores_set_maps(r, p)) {
-    r->kind.warpgroups = false;
+    r->kind.warpgroups = false, r->kind.cluster = 0;
     cut(r, p);
   }
   return r->kind.split ? give_split(r, p) : give_tiles(r, p);

@@ -229,6 +229,7 @@ struct wk__device_type {
   const wk__generator_type *generator;
   bool (*fuses_attention)(wk_device device); /* _fused_attention is there, for small floats and float32; NULL: no */
   bool (*scales_products)(wk_device device); /* _scaled_product is there; NULL: no */
+  bool finds_groups;                         /* _grouped_product reads its ends on the device */
   /* Convolutions of the dtype take images with the channels last as they lie, and copy others. NULL: no. */
   bool (*convolves_last)(wk_device device, wk_dtype dtype);
   /* _flex_attention is there, for small floats and float32, with a body of f32 scores (as text; empty: at all); NULL:

@@ -2,7 +2,9 @@
  * tests/c/test_device.c. */
 #include "device/device.h"
 
+#include <ctype.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const char *const names[WK_DEVICE_TYPE_COUNT] = {[WK_CPU] = "cpu",
@@ -42,6 +44,17 @@ const wk__device_type *wk__device_type_of(wk_device device) {
 
 int wk__device_current(int type) { return wk__thread.devices[type]; }
 
+/* In PyTorch's words, which begin with the type's name in capitals. */
+static wk_status no_such_device(wk_device device, int count) {
+  char type[16];
+  (void)snprintf(type, sizeof type, "%s", names[device.type]);
+  for (char *c = type; *c; c++) *c = (char)toupper((unsigned char)*c);
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "%s error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs? There are "
+                 "%d, and no %d",
+                 type, count, device.index);
+}
+
 wk_status wk__device_resolve(wk_device *device) {
   if (device->type == WK_CPU || device->type == WK_META) {
     device->index = -1;
@@ -53,8 +66,7 @@ wk_status wk__device_resolve(wk_device *device) {
   if (device->index < 0) device->index = wk__thread.devices[device->type];
   if (count && device->index < wk__min(count, WK__MOST_DEVICES)) return WK_OK;
   if (!count) return wk_error_category();
-  return wk_fail(WK_RUNTIME_ERROR, "invalid device ordinal: there are %d devices of type %s, and no %d", count,
-                 names[device->type], device->index);
+  return no_such_device(*device, count);
 }
 
 wk_status wk__device_set_current(wk_device device) {

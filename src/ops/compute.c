@@ -376,8 +376,11 @@ wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *d
   if (op->meta && !op->compose) return compute_new(&call);
   if (destinations) return compute_then_copy(&call);
   if (op->view) return compute_view(&call);
-  if (op->routine || op->has_kernel) return run_code(&call);
-  WK_TRY(wk__check_composite_words(op, args));
+  if (op->routine || op->has_kernel) {
+    WK_TRY(wk__check_one_device(op, args));
+    return run_code(&call);
+  }
+  WK_TRY(wk__check_composite(op, args));
   /* A composite with a derivative of its own: its parts leave no trace on the tape. */
   wk__keys before = wk__thread.mode.keys_off;
   wk__thread.mode.keys_off |= WK__KEY_AUTOGRAD;

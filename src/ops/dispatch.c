@@ -80,7 +80,7 @@ wk_status wk__call_below(int key, const wk_op *op, const wk_value *args, wk_tens
   bool casts = (op->autocast[0] | op->autocast[1]) && keys & WK__KEY_AUTOCAST;
   if (op->compose && !op->vjp && !(op->tags & WK__TAG_MUTATES) && !destinations && !casts) {
     /* Replaced by its parts, which go through the layers themselves. */
-    WK_TRY(wk__check_composite_words(op, args));
+    WK_TRY(wk__check_composite(op, args));
     wk__call call = {.op = op, .args = args, .results = results};
     return op->compose(&call);
   }

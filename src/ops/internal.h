@@ -62,8 +62,11 @@ WK_MUST_USE wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common);
 void wk__dense_strides(wk__spec *spec, const wk_tensor *t);
 wk__meta_fn wk__meta_like_first; /* the result has the first argument's sizes and dtype, contiguous */
 WK_MUST_USE wk_status wk__check_words(const wk_op *op, int dtype); /* that op has a kernel for such a dtype */
-/* The same for a composite that is a kernel in PyTorch: its parts would name others. */
-static inline wk_status wk__check_composite_words(const wk_op *op, const wk_value *args) {
+/* What the arguments of op->one_device have to be, as PyTorch checks it in front of its kernels (devices.c). */
+WK_MUST_USE wk_status wk__check_one_device(const wk_op *op, const wk_value *args);
+/* The same for a composite that is a kernel in PyTorch: its parts would name other kernels and arguments. */
+static inline wk_status wk__check_composite(const wk_op *op, const wk_value *args) {
+  WK_TRY(wk__check_one_device(op, args));
   return op->kernel_name && args[0].tag == WK_VALUE_TENSOR ? wk__check_words(op, args[0].tensor->dtype) : WK_OK;
 }
 WK_MUST_USE wk_status wk__check_promotes(const wk__call *c); /* refuses to promote float8 and words */
@@ -80,9 +83,12 @@ WK_MUST_USE wk_status wk__check_out_dtype(const wk_op *op, wk_dtype result, wk_d
 
 /* Devices (devices.c). The error of a loop over tensors of two. */
 wk_status wk__loop_devices_differ(wk_device expected, wk_device found);
+/* The same in the words of masked_fill and of attention. */
+WK_MUST_USE wk_status wk__check_mask_device(const wk_tensor *self, const wk_tensor *mask);
+WK_MUST_USE wk_status wk__check_attention_devices(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value);
 /* A destination has to be where the result is made; only copies go to another device. */
 WK_MUST_USE wk_status wk__check_out_device(const wk_op *op, const wk__spec *spec, const wk_tensor *destination);
-/* What computes has to find its arguments' memory. */
+/* What computes has to find its arguments' memory: in rows that say one_device, that of these arguments. */
 WK_MUST_USE wk_status wk__check_devices(const wk__call *c);
 
 /* The error for a destination that the result would be larger than. */

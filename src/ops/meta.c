@@ -212,6 +212,7 @@ wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common) {
   bool apart = false;
   for (int i = 0; i < in.count; i++) apart |= is_apart(in.t[i]);
   if (apart) WK_TRY(wk__check_promotes(c));
+  WK_TRY(wk__check_one_device(c->op, c->args));
   WK_TRY(join_devices(&in, &spec->device));
   WK_TRY(broadcast_inputs(&in, spec));
   output_strides(&in, spec);
@@ -250,6 +251,13 @@ wk_status wk__meta_no_bool_input(wk__call *c) {
 wk_status wk__meta_relu(wk__call *c) {
   if (c->args[WK__ARG(relu, self)].tensor->dtype != WK_BOOL) return wk__meta_pointwise(c);
   return wk_fail(WK_RUNTIME_ERROR, "Boolean inputs not supported for relu");
+}
+
+/* PyTorch has kernels of floats alone. */
+wk_status wk__meta_only_floats(wk__call *c) {
+  wk_dtype common;
+  WK_TRY(wk__pointwise_spec(c, &common));
+  return wk_dtype_is_integral(common, true) ? refuse_dtype(c, "_cpu", common) : WK_OK;
 }
 
 wk_status wk__meta_round_decimals(wk__call *c) {
@@ -451,6 +459,7 @@ wk_status wk__meta_masked_fill(wk__call *c) {
   if (c->args[A_mask].tensor->dtype != WK_BOOL)
     return wk_fail(WK_RUNTIME_ERROR, "masked_fill_ only supports boolean masks, but got mask with dtype %s",
                    wk__dtype_c_name((wk_dtype)c->args[A_mask].tensor->dtype));
+  WK_TRY(wk__check_mask_device(c->args[A_self].tensor, c->args[A_mask].tensor));
   if (c->args[A_value].tag == WK_VALUE_TENSOR && c->args[A_value].tensor->ndim)
     return wk_fail(WK_RUNTIME_ERROR,
                    "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",

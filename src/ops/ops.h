@@ -198,6 +198,12 @@ typedef wk_status wk__meta_fn(wk__call *call); /* fills call->specs, call->compu
 typedef wk_status wk__vjp_fn(wk__vjp *vjp);
 typedef void wk__lower_fn(struct wk__lower *lower);
 
+/* An argument, and what PyTorch calls it in an error. */
+typedef struct wk__said_argument {
+  uint8_t position;
+  const char *name;
+} wk__said_argument;
+
 /* What the tape keeps when an argument requires grad, as bits: tensors among the arguments, only their shapes, results.
  */
 typedef struct wk__saves {
@@ -236,6 +242,8 @@ struct wk_op {
   uint8_t bad_index, cost, cost_arg, cost_factor;
   uint8_t dims_rule, dims_arg; /* wk__dims_rule, an argument */
   uint8_t grad_fn_arg;         /* 1 + the argument without which grad_fn_name does not hold; 0: it always does */
+  uint8_t one_device_count;
+  const wk__said_argument *one_device; /* which have to be on one device, in the order in which PyTorch looks at them */
   /* of an operator that is not in the table: appends its definition, "kernel {\n...\n}"; NULL otherwise */
   void (*print)(const wk_op *op, wk__string *out, bool with_sources);
   bool of_function; /* stands for an autograd.Function (autograd/function_op.h): a node of the tape, below which are

@@ -2,16 +2,27 @@
  * Tests: tests/python/test_errors.py. */
 #include "python/python.h"
 
-/* torch.OutOfMemoryError, which is raised for a device's memory: for the host's PyTorch raises a RuntimeError. */
-static PyObject *device_memory_error(wk__state *state) {  // -> borrowed
-  if (!state || strncmp(wk_error_message(), "CUDA", 4) != 0) return PyExc_RuntimeError;
-  if (!state->exception_out_of_memory) {
+/* An exception of torch.cuda, which `kept` owns from the first time on; before there is a module RuntimeError. */
+static PyObject *cuda_error(PyObject **kept, const char *name) {  // -> borrowed
+  if (!*kept) {
     PyObject *module = PyImport_ImportModule("wick.cuda");
-    state->exception_out_of_memory = module ? PyObject_GetAttrString(module, "OutOfMemoryError") : NULL;
+    *kept = module ? PyObject_GetAttrString(module, name) : NULL;
     Py_XDECREF(module);
     PyErr_Clear();
   }
-  return state->exception_out_of_memory ? state->exception_out_of_memory : PyExc_RuntimeError;
+  return *kept ? *kept : PyExc_RuntimeError;
+}
+
+/* torch.OutOfMemoryError, which is raised for a device's memory: for the host's PyTorch raises a RuntimeError. */
+static PyObject *device_memory_error(wk__state *state) {  // -> borrowed
+  bool of_device = state && strncmp(wk_error_message(), "CUDA", 4) == 0;
+  return of_device ? cuda_error(&state->exception_out_of_memory, "OutOfMemoryError") : PyExc_RuntimeError;
+}
+
+/* torch.AcceleratorError, which is raised for what the device's driver refuses. */
+static PyObject *runtime_error(wk__state *state) {  // -> borrowed
+  bool of_device = state && strncmp(wk_error_message(), "CUDA error: ", 12) == 0;
+  return of_device ? cuda_error(&state->exception_accelerator, "AcceleratorError") : PyExc_RuntimeError;
 }
 
 /* torch.linalg.LinAlgError */
@@ -42,6 +53,8 @@ static PyObject *type_of(wk__state *state, wk_status category) {  // -> borrowed
       return PyExc_NotImplementedError;
     case WK_OUT_OF_MEMORY:
       return device_memory_error(state);
+    case WK_RUNTIME_ERROR:
+      return runtime_error(state);
     default:
       return PyExc_RuntimeError;
   }

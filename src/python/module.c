@@ -128,7 +128,7 @@ static int module_exec(PyObject *module) {
 #define STATE_OBJECTS(VISIT) \
   VISIT(tensor_type) VISIT(parameter_type) VISIT(module_type) VISIT(dtype_type) VISIT(device_type) \
   VISIT(size_type) VISIT(generator_type) VISIT(storage_type) VISIT(node_type) VISIT(function_type) \
-  VISIT(operator_type) VISIT(memory_format_type) VISIT(layout_type) VISIT(exception_out_of_memory) \
+  VISIT(operator_type) VISIT(memory_format_type) VISIT(layout_type) VISIT(exception_out_of_memory) VISIT(exception_accelerator) \
   VISIT(disabled_override) VISIT(graph_type) VISIT(graph_node_type) VISIT(overload_type) VISIT(graph_objects) \
   VISIT(return_type_objects)
 // clang-format on

@@ -38,9 +38,9 @@ typedef struct wk__state {
   bool overrides;              /* some class or mode overrides calls: see override.h */
   int modes;                   /* torch function modes that are on, of all threads */
   PyObject *disabled_override; /* the __torch_function__ of classes that override nothing */
-  PyObject *exception_out_of_memory;
-  struct wk__binding *binding; /* what dynamo knows of this module; owned */
-  struct wk__nn_state *nn;     /* nn_module.c's names, caches and global hooks */
+  PyObject *exception_out_of_memory, *exception_accelerator; /* of torch.cuda; NULL: not asked for yet */
+  struct wk__binding *binding;                               /* what dynamo knows of this module; owned */
+  struct wk__nn_state *nn;                                   /* nn_module.c's names, caches and global hooks */
 #define NAME(x) PyObject *name_##x;
   WK__PYTHON_NAMES(NAME)
 #undef NAME
@@ -88,6 +88,7 @@ PyObject *wk__size_object(wk__state *state, const wk_int *sizes, int count);  //
  */
 int wk__dtype_from_python(wk__state *state, PyObject *o, wk_dtype *out_dtype);
 int wk__device_from_python(wk__state *state, PyObject *o, wk_device *out_device);
+int wk__device_as_named(wk__state *state, PyObject *o, wk_device *out_device); /* the same, whose index may be -1 */
 /* "channels_last" for torch.channels_last, "strided" for torch.strided: memory formats and layouts. NULL for any other
  * object (no exception is set). */
 const char *wk__named_constant(wk__state *state, PyObject *o);

@@ -171,7 +171,7 @@ wk_status wk__random_uniform_f64(wk__generator *generator, double *out, int64_t 
 
 /* ---- normal ---- */
 
-static wk_status normal_check(double std) {
+wk_status wk__random_check_normal(double std) {
   if (!(std >= 0)) return wk_fail(WK_RUNTIME_ERROR, "normal expects std >= 0.0, but found std %g", std);
   return WK_OK;
 }
@@ -236,7 +236,7 @@ static void normal_fill(wk__generator *generator, part_fn *fn, int64_t n, const 
 
 static wk_status normal_f32(wk__generator *generator, float *out, int64_t n, double mean, double std, bool contiguous,
                             bool waste) {
-  WK_TRY(normal_check(std));
+  WK_TRY(wk__random_check_normal(std));
   lock(generator);
   if (contiguous && n >= 16)
     normal_fill(generator, normal_part_f32, n, &(filling){.out = out, .a = mean, .b = std}, waste);
@@ -258,7 +258,7 @@ wk_status wk__random_normal_half(wk__generator *generator, float *out, int64_t n
 
 wk_status wk__random_normal_f64(wk__generator *generator, double *out, int64_t n, double mean, double std,
                                 bool contiguous) {
-  WK_TRY(normal_check(std));
+  WK_TRY(wk__random_check_normal(std));
   lock(generator);
   if (contiguous && n >= 16)
     normal_fill(generator, normal_part_f64, n, &(filling){.out = out, .a = mean, .b = std, .two_words = true}, true);

@@ -122,6 +122,8 @@ void wk__generator_get_state(wk__generator *generator, uint8_t *out) {
 }
 
 wk_status wk__generator_set_state(wk__generator *generator, const void *bytes, int64_t size) {
+  if (size != generator->type->state_bytes && !generator->type->kind)
+    return wk_fail(WK_RUNTIME_ERROR, "RNG state is wrong size");
   if (size != generator->type->state_bytes)
     return wk_fail(WK_RUNTIME_ERROR, "Expected a %s of size %lld but found the input RNG state size to be %lld",
                    generator->type->kind, (long long)generator->type->state_bytes, (long long)size);

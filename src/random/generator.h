@@ -26,7 +26,7 @@
 /* Each device type has one: what a seed leads to. */
 typedef struct wk__generator wk__generator;
 typedef struct wk__generator_type {
-  const char *kind; /* "Generator": in error texts */
+  const char *kind; /* "CPUGeneratorImplState": in error texts; NULL: they do not name it */
   int64_t state_bytes;
   wk__generator *(*create)(void);                        /* its head is not filled yet; NULL with the error set */
   void (*seed)(wk__generator *generator, uint64_t seed); /* these hold its mutex */
@@ -88,6 +88,8 @@ WK_MUST_USE wk_status wk__random_normal_f32(wk__generator *generator, float *out
                                             bool contiguous);
 WK_MUST_USE wk_status wk__random_normal_half(wk__generator *generator, float *out, int64_t n, double mean, double std,
                                              bool contiguous);
+/* Refuses a deviation below 0, and NaN. */
+WK_MUST_USE wk_status wk__random_check_normal(double std);
 WK_MUST_USE wk_status wk__random_normal_f64(wk__generator *generator, double *out, int64_t n, double mean, double std,
                                             bool contiguous);
 

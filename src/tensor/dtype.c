@@ -3,6 +3,7 @@
  * and f16 beside bf16 going one step up. The larger unsigned integers, `words`, and float8 promote with no others.
  * Tests: tests/c/test_tensor.c. */
 #include <math.h>
+#include <stdio.h>
 
 #include "tensor/tensor.h"
 
@@ -289,4 +290,10 @@ void wk__element_set(void *element, wk_dtype dtype, wk__scalar value) {
     default:
       break;
   }
+}
+
+void wk__print_type(char *out, size_t capacity, wk_dtype dtype, wk_device device) {
+  bool plain = device.type == WK_CPU;
+  (void)snprintf(out, capacity, "torch.%s%s%sTensor", plain ? "" : wk__device_type_name(device.type), plain ? "" : ".",
+                 wk__dtype_legacy(dtype));
 }

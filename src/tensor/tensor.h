@@ -24,6 +24,8 @@ typedef struct wk__dtype_info {
 
 extern const wk__dtype_info wk__dtypes[WK_DTYPE_COUNT];
 static inline const char *wk__dtype_legacy(wk_dtype d) { return wk__dtypes[d].legacy; }
+/* The name of old of a tensor's type: "torch.FloatTensor", "torch.cuda.HalfTensor". */
+void wk__print_type(char *out, size_t capacity, wk_dtype dtype, wk_device device);
 static inline wk__category wk__dtype_category(wk_dtype d) { return (wk__category)wk__dtypes[d].category; }
 wk_dtype wk__promote(wk_dtype a, wk_dtype b);                      /* PyTorch's promote_types */
 WK_MUST_USE wk_status wk__check_promotion(wk_dtype a, wk_dtype b); /* refuses float8 and words with anything else */

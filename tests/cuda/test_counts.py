@@ -29,6 +29,7 @@ def test_counts(on_device):
         same(lambda t, w: torch.bincount(t, w), numbers, (torch.randn(200) * 9).to(dtype), limit=1e-5)
     repeats = torch.tensor([2, 0, 3, 1, 0])
     same(torch.repeat_interleave, repeats)
+    same(torch.repeat_interleave, repeats.int())
     same(lambda x, r: torch.repeat_interleave(x, r, dim=0, output_size=6), torch.randn(5, 2), repeats)
 
 
@@ -40,6 +41,25 @@ def test_histograms(on_device, dtype):
     same(lambda t: torch.histc(t, 7, -1, 0.5), x)
     same(lambda t: torch.histc(t, 10), x.nan_to_num())
     same(lambda t: torch.histc(t, 3), torch.ones(4, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
+def test_histograms_of_integers(on_device, dtype):
+    """Which PyTorch counts on GPUs alone: integers stand in parts as if they were floats."""
+    torch.manual_seed(2)
+    x = torch.randint(0, 100, (30, 10))
+    for bins, *ends in (7, 5, 60), (10,), (100, 0, 99), (3, -1, 1):
+        wanted = torch.histc(x.double(), bins, *ends).to(dtype)
+        found = torch.histc(x.to(dtype).cuda(), bins, *ends)
+        assert found.dtype == dtype and torch.equal(found.cpu(), wanted)
+    with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+        torch.histc(torch.ones(2, dtype=torch.bool, device="cuda"))
+    assert torch.ones(3, 4, dtype=torch.bool, device="cuda").trace().tolist() == 3
+
+
+@pytest.mark.filterwarnings("ignore:.*will fall back")
+def test_a_histogram_of_no_integers():
+    assert torch.histc(torch.empty(0, dtype=torch.int32, device="cuda"), 3).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean"])

@@ -316,6 +316,7 @@ def test_steps_of_adam_in_a_graph(optimizer, amsgrad):
     (model, ours), (plain, theirs) = make(capturable=True), make()
     x = randn(6, 8)
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         step(model, ours, x)
     torch.cuda.current_stream().wait_stream(side)
@@ -413,6 +414,7 @@ def test_compiled_functions_in_a_capture():
     x = randn(16)
     f = torch.compile(lambda x: (x.softmax(0) * 2).sum() + x)
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(5):  # by the last one it is a graph of its own, on this stream
             f(x)

@@ -70,6 +70,31 @@ def test_counters_of_memory():
     assert reset["active.all.current"] == after["active.all.current"]
 
 
+def test_counters_have_the_names_of_pytorch():
+    kinds = ["allocated", "current", "freed", "peak"]
+    whole = "active active_bytes allocated_bytes allocation inactive_split inactive_split_bytes requested_bytes reserved_bytes"
+    names = [f"{name}.all.{kind}" for name in [*whole.split(), "segment"] for kind in kinds]
+    names += [f"oversize_{name}.{kind}" for name in ("allocations", "segments") for kind in kinds]
+    names += ["max_split_size", *(f"num_{n}" for n in "alloc_retries ooms sync_all_streams oom_rejections".split())]
+    names += ["num_device_alloc", "num_device_free"]
+    assert list(torch.cuda.memory_stats()) == sorted(names)
+
+
+def test_segments_are_counted():
+    torch.cuda.empty_cache()
+    torch.cuda.reset_accumulated_memory_stats()
+    before = torch.cuda.memory_stats()
+    x = torch.empty(1 << 26, dtype=torch.uint8, device="cuda")
+    during = torch.cuda.memory_stats()
+    assert during["segment.all.current"] > before["segment.all.current"] and during["num_device_alloc"] > 0
+    assert during["segment.all.peak"] >= during["segment.all.current"]
+    del x
+    torch.cuda.empty_cache()
+    after = torch.cuda.memory_stats()
+    assert after["segment.all.current"] < during["segment.all.current"] and after["num_device_free"] > 0
+    assert after["segment.all.allocated"] == after["num_device_alloc"] >= after["segment.all.freed"]
+
+
 def test_memory_that_is_not_there_is_counted():
     before = torch.cuda.memory_stats()["num_ooms"]
     with pytest.raises(torch.cuda.OutOfMemoryError):
@@ -99,6 +124,63 @@ def test_counters_of_pinned_memory():
     assert after["active_requests.allocated"] == after["active_requests.freed"] == after["num_host_alloc"] == 0
     assert after["active_requests.current"] == before["active_requests.current"]
     assert after["active_bytes.peak"] == after["active_bytes.current"] == before["active_bytes.current"]
+
+
+def test_errors_of_a_device():
+    for call in lambda: torch.ones(2, device="cuda:99"), lambda: torch.cuda.set_device(99):
+        with pytest.raises(torch.AcceleratorError, match="^CUDA error: invalid device ordinal\n"):
+            call()
+    assert issubclass(torch.AcceleratorError, RuntimeError)
+    with pytest.raises(AssertionError, match="^Invalid device id$"):
+        torch.cuda.get_device_properties(99)
+    with pytest.raises(RuntimeError, match="^RNG state is wrong size$"):
+        torch.cuda.set_rng_state(torch.zeros(3, dtype=torch.uint8))
+    with pytest.raises(
+        RuntimeError, match=r"^cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned$"
+    ):
+        torch.ones(2, device="cuda").pin_memory()
+
+
+def test_events_are_for_times_where_they_were_made_so():
+    timed, other = torch.cuda.Event(enable_timing=True), torch.cuda.Event()
+    with pytest.raises(ValueError, match="^Both events must be created with argument 'enable_timing=True'.$"):
+        timed.elapsed_time(other)
+    with pytest.raises(ValueError, match="^Both events must be recorded before calculating elapsed time.$"):
+        timed.elapsed_time(torch.cuda.Event(enable_timing=True))
+
+
+def test_a_stream_that_has_done_its_work_says_so():
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.ones(1000, device="cuda").sum()
+    stream.synchronize()
+    assert stream.query() and torch.cuda.current_stream() == torch.cuda.default_stream()
+
+
+def test_types_by_the_names_of_old():
+    x = torch.ones(2, device="cuda")
+    assert x.type() == "torch.cuda.FloatTensor" and x.half().type() == "torch.cuda.HalfTensor"
+    for kind, dtype, device in (
+        ("torch.cuda.LongTensor", torch.int64, "cuda"),
+        (torch.cuda.HalfTensor, torch.float16, "cuda"),
+        ("torch.DoubleTensor", torch.float64, "cpu"),
+        (torch.IntTensor, torch.int32, "cpu"),
+    ):
+        for t in x, x.cpu():
+            made = t.type(kind)
+            assert (made.dtype, made.device.type, made.tolist()) == (dtype, device, [1, 1])
+    assert x.type(torch.int8).is_cuda and x.type("torch.cuda.FloatTensor") is x
+    with pytest.raises(ValueError, match="invalid type: 'torch.cuda.NoTensor'"):
+        x.type("torch.cuda.NoTensor")
+
+
+def test_a_generator_has_the_index_that_was_said():
+    assert str(torch.Generator("cuda").device) == "cuda" and str(torch.Generator("cuda:0").device) == "cuda:0"
+    assert str(torch.cuda.default_generators[0].device) == "cuda:0"
+    g = torch.Generator("cuda").manual_seed(3)
+    assert torch.equal(
+        torch.rand(4, device="cuda", generator=g.clone_state()), torch.rand(4, device="cuda", generator=g)
+    )
 
 
 def test_properties():

@@ -81,6 +81,9 @@ def check(case, device="cuda"):
     torch.manual_seed(1)
     given = operands(batch, heads, key_heads, queries, keys, size, dtype)
     found = attention(*given, layout, device, is_causal=causal, scale=scale)
+    inside = layout != "whole"  # the heads, of what was given; a leaf with gaps has a gradient without
+    lies = found[:1] if layout == "packed" else found
+    assert all((t.transpose(1, 2) if inside else t).is_contiguous() for t in lies), case
     exact = [t.double().requires_grad_() for t in given[:3]]
     wanted = formula(*exact, None, causal, scale or size**-0.5, None)
     wanted.backward(given[3].double())

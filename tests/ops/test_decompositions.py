@@ -212,7 +212,21 @@ def foreach(dtype=wick.float32):
     return [a, b, c, d, e]
 
 
+def grouped(*sizes):
+    """Products of groups of rows, columns or k, of which one is empty, one ends inside and the rest is of none."""
+
+    def product(dtype=wick.float32):
+        wick.manual_seed(3)
+        a, b = (wick.randn(*size).to(dtype) for size in sizes)
+        return _C._operator("_grouped_product")(a, b, wick.tensor([0, 3, 5], dtype=wick.int32))
+
+    return product
+
+
 NO_SAMPLES = {
+    "groups of rows": grouped((7, 4), (3, 4, 5)),
+    "groups of columns": grouped((3, 5, 4), (4, 7)),
+    "groups of k": grouped((4, 7), (7, 5)),
     "adam": adam("_fused_adam_"),
     "adamw": adam("_fused_adamw_"),
     "adamw, amsgrad, maximize": adam("_fused_adamw_", amsgrad=True, maximize=True),

@@ -66,6 +66,12 @@ def test_rows_are_read_with_what_their_classes_say(tmp_path):
         ("Tensor self, *", "Tenor self, *", 8, "'Tenor self' does not start with a type"),
         ("  decompose   ends", "", 19, "needs 'decompose NAME' or 'is prim'"),
         ("out         alike", "out         alik", 15, "'alik' is not a word of 'out' (did you mean 'alike'?)"),
+        (
+            "  vjp         zero",
+            "  one_device  sefl=x\n  vjp         zero",
+            13,
+            "chop has no tensor 'sefl' (did you mean 'self'?)",
+        ),
         ("  vjp         zero\n", "", 13, "keeps tensors for a derivative that it does not have"),
         ("ends(Tensor self", "chop(Tensor self", 19, "a second row named chop: the first is at"),
         ("  shape       ends", "  shape       ends\n  shape       ends", 21, "a second 'shape'"),

@@ -207,7 +207,8 @@ def test_counters_of_memory_have_the_same_names():
         library.ones(3, device="cuda")
         return {name for name in library.cuda.memory_stats() if "_pool" not in name}
 
-    assert names(wick) == names(torch)
+    newer = {"num_oom_rejections"}  # than the PyTorch of some machines
+    assert names(wick) - newer == names(torch) - newer
 
 
 def test_a_small_tensor_counts_as_much():

@@ -57,6 +57,9 @@ FIELDS = {
     "at_launch": "integer arguments that a lowered body is given at launch, as numbers are",
     "unpromoted": "arguments that take no part in promotion",
     "clamps": "integer arguments for which what is below all integers is as good as the least: which diagonal",
+    "one_device": "tensor arguments that have to be on one device, in the order in which PyTorch looks, each with the name that it says "
+    "where that is another: `bias=self input=mat1`; or `all`, in the schema's order. Without it they are all of a row that is neither "
+    "pointwise nor a composite",
     "complex": "number arguments, and lists of numbers, that may be complex",
     "long_lists": "lists of integers that may be longer than a tensor has dims",
     "grad_fn": "PyTorch's name of the tape's node where it is not the operator's with Backward0, then, where that holds only "
@@ -217,6 +220,7 @@ class Row:
     at_launch: set
     unpromoted: set
     clamps: set
+    one_device: list
     complex: set
     long_lists: set
     grad_fn: list
@@ -311,7 +315,7 @@ def add_alias(entry, rows, known):
         rule = dict.fromkeys(target.rule, "") | {"compose": "view_copy" if copies else "alias"}
         row = replace(
             target, schema=schema.parse(made.head), where=made, comment=f"{'A copy of' if copies else 'Another name of'} {target.schema.name}.",
-            flags=target.flags & ALIAS_FLAGS, numbers=set(), how="compose", rule=rule, saves=[], grad_fn=[], kernel_name="",
+            flags=target.flags & ALIAS_FLAGS, numbers=set(), how="compose", rule=rule, saves=[], one_device=[], grad_fn=[], kernel_name="",
             bad_index="", raises=set(), autocast=(), cost=[], batch=[], linear=[], alias_of=target.symbol,
         )  # fmt: skip
         if row.schema.name in known:
@@ -465,6 +469,20 @@ def parse_cost(entry, text):
     return cost
 
 
+def parse_one_device(entry, s, text):
+    """[(argument, what it is called in the error)]"""
+    tensors = [p.name for p in s.parameters if p.type == "Tensor"]
+    said = (
+        [(name, name) for name in tensors]
+        if text == "all"
+        else [(name, other or name) for name, _, other in (word.partition("=") for word in text.split())]
+    )
+    for name, _ in said:
+        if name not in tensors:
+            entry.fail(f"{s.name} has no tensor '{name}'{hint(name, tensors)}", "one_device")
+    return said
+
+
 def parse_dims(entry, s, how, flags, text):
     """A word of DIMS and the argument that it is about."""
     dims = text.split()
@@ -572,6 +590,7 @@ def make_row(entry, comment, classes):
         at_launch=words(entry, fields, "at_launch", names_of(s)),
         unpromoted=words(entry, fields, "unpromoted", names_of(s)),
         clamps=words(entry, fields, "clamps", names_of(s)),
+        one_device=parse_one_device(entry, s, fields.get("one_device", "")),
         complex=words(entry, fields, "complex", names_of(s)),
         long_lists=words(entry, fields, "long_lists", names_of(s)),
         grad_fn=parse_grad_fn(entry, s, fields.get("grad_fn", "")),

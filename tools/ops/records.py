@@ -272,7 +272,14 @@ def dims_fields(row):
     return fields + [f".dims_arg = WK__ARG_{row.symbol}_{name}" for name in argument]
 
 
-def record(row, parameters, result_names, saves):
+def one_device_fields(row, said):
+    if not row.one_device:
+        return []
+    items = [f"{{{names_of(row).index(name)}, {quoted(other)}}}" for name, other in row.one_device]
+    return [f".one_device_count = {len(items)}", f".one_device = {said.name(items)}"]
+
+
+def record(row, parameters, result_names, saves, said):
     s = row.schema
     fields = [
         f".name = {quoted(s.name)}",
@@ -314,7 +321,7 @@ def record(row, parameters, result_names, saves):
         fields.append(f".autocast = {{{rules}}}")
     if row.bad_index:
         fields.append(f".bad_index = WK__BAD_INDEX_{row.bad_index.upper()}")
-    fields += cost_fields(row) + dims_fields(row)
+    fields += cost_fields(row) + dims_fields(row) + one_device_fields(row, said)
     return f"    [WK__OP_{row.symbol}] = {{{', '.join(fields)}}},"
 
 
@@ -347,11 +354,12 @@ def records(rows):
     parameters = Shared("const wk__parameter parameters")
     result_names = Shared("const char *const result_names")
     saves = Shared("const wk__saves saves")
-    body = [record(row, parameters, result_names, saves) for row in rows]
+    said = Shared("const wk__said_argument said")
+    body = [record(row, parameters, result_names, saves, said) for row in rows]
     out = [WRITTEN, '#include "ops/rules.h"', "", ""]
     limits = f"WK__MAX_ARGS == {schema.MAX_PARAMETERS} && WK__MAX_RESULTS == {schema.MAX_RESULTS}"
     out += [f'_Static_assert({limits}, "tools/ops/schema.py has other limits");', ""]
-    out += parameters.lines + result_names.lines + saves.lines
+    out += parameters.lines + result_names.lines + saves.lines + said.lines
     out += [
         "",
         "__attribute__((aligned(64))) const struct wk_op wk__op_table[WK__OP_COUNT] = {",

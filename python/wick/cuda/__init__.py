@@ -160,7 +160,10 @@ def _properties(device):
 
 def get_device_properties(device=None):
     """What a device is."""
-    return _properties(f"cuda:{_index(device)}")
+    index = _index(device)
+    if index >= device_count():
+        raise AssertionError("Invalid device id")
+    return _properties(f"cuda:{index}")
 
 
 def get_device_name(device=None):
@@ -222,10 +225,6 @@ class Stream(_C._StreamBase):
     def __new__(cls, device=None, priority=0, **kwargs):
         _need_for("Stream")
         return super().__new__(cls, f"cuda:{_index(device)}", 0)
-
-    def query(self):
-        """Whether all its work is done."""
-        return self.record_event().query()
 
     def record_event(self, event=None):
         """An event behind the work so far."""
@@ -293,7 +292,9 @@ class Event(_C._EventBase):
 
     def __new__(cls, enable_timing=False, blocking=False, interprocess=False, external=False):
         _need_for("Event")
-        return super().__new__(cls)
+        self = super().__new__(cls)
+        self._timed = bool(enable_timing)
+        return self
 
     def record(self, stream=None):
         """Behind the work of a stream so far; of the current one by default."""
@@ -302,6 +303,12 @@ class Event(_C._EventBase):
     def wait(self, stream=None):
         """Later work of a stream runs behind it."""
         self._wait(current_stream() if stream is None else stream)
+
+    def elapsed_time(self, end_event):
+        """Milliseconds from it to another event."""
+        if not (self._timed and getattr(end_event, "_timed", True)):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        return super().elapsed_time(end_event)
 
     def __repr__(self):
         return "<torch.cuda.Event>"

@@ -1,7 +1,8 @@
 """What memory is used: PyTorch's counters, as far as our allocators keep them.
 
-Device memory is one pool (src/cuda/memory.c), so there is no ".large_pool" and no ".small_pool", and a request's size is
-its block's. Pinned memory: src/cuda/pinned.c.
+Device memory is one pool (src/cuda/memory.c), so there is no ".large_pool" and no ".small_pool", a request's size is its
+block's, and what is free can be given to whoever wants it: nothing is split or too large to be, and these counters are 0.
+Pinned memory: src/cuda/pinned.c.
 """
 
 from collections import OrderedDict
@@ -38,9 +39,15 @@ def memory_stats(device=None):
     u = _C._cuda_usage(f"cuda:{_index(device)}")
     held = (u["allocated"], u["peak_allocated"], u["allocated_ever"], u["freed_ever"])
     blocks = (u["active"], u["peak_active"], u["allocations"], u["frees"])
-    stats = {"num_alloc_retries": u["retries"], "num_ooms": u["refusals"]}
-    for name in ("allocated_bytes", "active_bytes"):
+    segments = (u["segments"], u["peak_segments"], u["mappings"], u["unmappings"])
+    stats = {"num_alloc_retries": u["retries"], "num_sync_all_streams": u["retries"], "num_ooms": u["refusals"]}
+    stats |= {"num_oom_rejections": 0, "max_split_size": -1}
+    stats |= {"num_device_alloc": u["mappings"], "num_device_free": u["unmappings"]}
+    for name in ("allocated_bytes", "active_bytes", "requested_bytes"):
         stats.update(_four(f"{name}.all", *held))
+    for name in ("inactive_split.all", "inactive_split_bytes.all", "oversize_allocations", "oversize_segments"):
+        stats.update(_four(name, 0, 0, 0, 0))
+    stats.update(_four("segment.all", *segments))
     reserved = (u["reserved"], u["peak_reserved"], u["reserved_ever"], u["unreserved_ever"])
     stats.update(_four("reserved_bytes.all", *reserved))
     for name in ("allocation", "active"):

@@ -64,14 +64,22 @@ static wk_status check_total(const wk_value *said, int64_t total) {
   return n == total ? WK_OK : wk_fail(WK_RUNTIME_ERROR, "allocated size does not match required size");
 }
 
+/* Of a contiguous tensor of int64 or int32. */
+static void set_index(wk_tensor *t, int64_t at, int64_t value) {
+  if (t->dtype == WK_INT64)
+    ((int64_t *)wk__data(t))[at] = value;
+  else
+    ((int32_t *)wk__data(t))[at] = (int32_t)value;
+}
+
 /* [2, 0, 1] -> [0, 0, 2]: the index that repeats each place as often as it says. */
 wk_status wk__cpu_repeat_places(wk__call *c) {
   const wk_tensor *repeats = c->args[WK__ARG(repeat_interleave_Tensor, repeats)].tensor;
   if (!repeats->storage) return wk_fail(WK_NOT_IMPLEMENTED, "repeat_interleave: a meta tensor has no values");
-  if (repeats->ndim != 1) return wk_fail(WK_RUNTIME_ERROR, "repeat_interleave only accept 1D vector as repeat");
   if (repeats->dtype != WK_INT64 && repeats->dtype != WK_INT32)
     return wk_fail(WK_NOT_IMPLEMENTED, "\"repeat_interleave_cpu\" not implemented for '%s'",
                    wk__dtype_legacy((wk_dtype)repeats->dtype));
+  if (repeats->ndim != 1) return wk_fail(WK_RUNTIME_ERROR, "repeat_interleave only accept 1D vector as repeat");
   int64_t n = wk__size(repeats, 0), total = 0;
   const char *data = wk__data(repeats);
   size_t step = (size_t)wk__stride(repeats, 0) * wk__itemsize(repeats);
@@ -83,12 +91,13 @@ wk_status wk__cpu_repeat_places(wk__call *c) {
   WK_TRY(check_total(&c->args[WK__ARG(repeat_interleave_Tensor, output_size)], total));
   wk__spec spec;
   wk_int length = wk_int_of(total);
-  wk__spec_contiguous(&spec, WK_INT64, repeats->device, 1, &length);
+  wk__spec_contiguous(&spec, (wk_dtype)repeats->dtype, repeats->device, 1, &length);
   wk_tensor *y = wk__tensor_from_spec(&spec);
   if (!y) return wk_error_category();
-  int64_t *out = (int64_t *)wk__data(y);
+  int64_t at = 0;
   for (int64_t i = 0; i < n; i++)
-    for (int64_t k = wk__element_get(data + (size_t)i * step, (wk_dtype)repeats->dtype).i; k > 0; k--) *out++ = i;
+    for (int64_t k = wk__element_get(data + (size_t)i * step, (wk_dtype)repeats->dtype).i; k > 0; k--)
+      set_index(y, at++, i);
   c->results[0] = wk__v_tensor(y);
   return WK_OK;
 }

@@ -5,8 +5,10 @@
 #include "cpu/kernels/product.h"
 
 #include "cpu/kernels.h"
+#include "cpu/kernels/in_scope.h"
 #include "cpu/quant/quant.h"
 #include "ops/internal.h"
+#include "ops/rules/grouped_mm.h"
 #include "wick/operators.h"
 
 #define NONE ((wk_value){0})
@@ -335,6 +337,13 @@ static wk_status run_linear(const wk__call *c, const wk__product_hooks *hooks) {
 }
 
 wk_status wk__cpu_linear(wk__call *c) { return run_linear(c, NULL); }
+
+static wk_status grouped_product(wk__call *c) {
+  WK__ARGS(_grouped_product);
+  wk_tensor *y = wk__grouped_product_by_parts(c->args[A_self].tensor, c->args[A_mat2].tensor, c->args[A_offs].tensor);
+  return y ? wk__copy_into(c->outputs[0], y) : wk_error_category();
+}
+WK__KERNEL_IN_SCOPE(grouped_product, grouped_product)
 
 wk_status wk__product_into(const wk_op *op, const wk_value *args, wk_tensor *out, const wk__product_hooks *hooks) {
   wk__call call = {.op = op, .args = args, .outputs = &out};

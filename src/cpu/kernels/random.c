@@ -140,6 +140,7 @@ static wk_status fill_normal(wk_tensor *t, wk__generator *generator, double mean
 wk_status wk__cpu_normal(wk__call *c) {
   WK__ARGS(normal_);
   wk_tensor *self = c->args[A_self].tensor;
+  WK_TRY(wk__random_check_normal(number(&c->args[A_std])));
   WK_TRY(require_float(self, "normal_kernel_cpu"));
   return fill_self(
       c, drawn_float(self), draw_normal,

@@ -2,7 +2,7 @@
  * CPU's (cpu/gemm/gemm.h): blocks of k, each a chain from 0, block after block. So are the bits.
  *
  * A block of 256 threads makes 64 x 64 of C, 4 x 4 a thread, from strips of 16 of k in shared memory.
- * In: a wk__cuda_product. Tests: tests/cuda/test_products.py. */
+ * In: a wk__cuda_product. Tests: tests/cuda/test_products.py, tests/cuda/test_grouped_products.py. */
 #include "cuda/on_device/values.h"
 #include "cuda/products.h"
 
@@ -22,6 +22,41 @@ enum { TILE = 64, STRIP = 16, EACH = 4, SIDE = TILE / EACH, THREADS = SIDE * SID
 #define WRITE_f64(p, v) (*(double *)(p) = (v))
 #define WRITE_i64(p, v) (*(int64_t *)(p) = (v))
 
+/* What a block makes: from m0 and n0 up to m and n, of k from `begin` to `end`. */
+typedef struct part {
+  int64_t m0, n0, m, n, begin, end, batch;
+} part;
+
+INLINE int64_t tiles_of(int64_t extent) { return (extent + TILE - 1) / TILE; }
+INLINE int64_t group_end(const wk__cuda_product *p, int64_t group, int64_t low, int64_t extent) {
+  int64_t end = group < p->batch ? ((const int32_t *)p->ends)[group] : extent;
+  return end < low ? low : end > extent ? extent : end;
+}
+
+/* Tiles count group by group; behind the last end is one more group, of no k. Tiles that are not there have no rows. */
+INLINE part part_of_strips(const wk__cuda_product *p, int64_t tile) {
+  bool rows = p->groups == WK__GROUPS_OF_ROWS;
+  int64_t extent = rows ? p->m : p->n, others = tiles_of(rows ? p->n : p->m), low = 0;
+  for (int64_t g = 0; g <= p->batch; g++) {
+    int64_t end = group_end(p, g, low, extent), tiles = tiles_of(end - low) * others;
+    if (tile < tiles) {
+      int64_t strip = low + tile / others * TILE, other = tile % others * TILE, k = g < p->batch ? p->k : 0;
+      return rows ? (part){strip, other, end, p->n, 0, k, g} : (part){other, strip, p->m, end, 0, k, g};
+    }
+    tile -= tiles, low = end;
+  }
+  return (part){0};
+}
+
+INLINE part part_of(const wk__cuda_product *p, int64_t tile) {
+  if (p->groups == WK__GROUPS_OF_ROWS || p->groups == WK__GROUPS_OF_COLUMNS) return part_of_strips(p, tile);
+  int64_t m_tiles = tiles_of(p->m), n_tiles = tiles_of(p->n), batch = tile / (m_tiles * n_tiles);
+  part out = {tile / n_tiles % m_tiles * TILE, tile % n_tiles * TILE, p->m, p->n, 0, p->k, batch};
+  if (p->groups == WK__GROUPS_NONE) return out;
+  out.begin = batch ? group_end(p, batch - 1, 0, p->k) : 0, out.end = group_end(p, batch, out.begin, p->k);
+  return out;
+}
+
 #define GEMM(name, size, lane, wide)                                                                                  \
   static SHARED wide left_##name[STRIP * PITCH], right_##name[STRIP * PITCH];                                         \
   /* A strip of an operand: `along` is m or n, which the block's tile begins at. */                                   \
@@ -34,13 +69,13 @@ enum { TILE = 64, STRIP = 16, EACH = 4, SIDE = TILE / EACH, THREADS = SIDE * SID
       to[z * PITCH + x] = inside ? READ_##name(from + ((along + x) * along_stride + (k + z) * k_stride) * size) : 0;  \
     }                                                                                                                 \
   }                                                                                                                   \
-  INLINE void block_##name(wide sum[EACH][EACH], const wk__cuda_product *p, const char *a, const char *b, int64_t m0, \
-                           int64_t n0, int64_t begin, int64_t end) {                                                  \
+  INLINE void block_##name(wide sum[EACH][EACH], const wk__cuda_product *p, const char *a, const char *b,             \
+                           const part *o, int64_t begin, int64_t end) {                                               \
     int row = thread_index() / SIDE, column = thread_index() % SIDE;                                                  \
     for (int64_t k = begin; k < end; k += STRIP) {                                                                    \
       wait_for_block();                                                                                               \
-      load_##name(left_##name, a, m0, p->m, p->a_row, k, end, p->a_column);                                           \
-      load_##name(right_##name, b, n0, p->n, p->b_column, k, end, p->b_row);                                          \
+      load_##name(left_##name, a, o->m0, o->m, p->a_row, k, end, p->a_column);                                        \
+      load_##name(right_##name, b, o->n0, o->n, p->b_column, k, end, p->b_row);                                       \
       wait_for_block();                                                                                               \
       int depth = end - k < STRIP ? (int)(end - k) : STRIP;                                                           \
       for (int z = 0; z < depth; z++) {                                                                               \
@@ -54,29 +89,29 @@ enum { TILE = 64, STRIP = 16, EACH = 4, SIDE = TILE / EACH, THREADS = SIDE * SID
   }                                                                                                                   \
   KERNEL(gemm_##name)(wk__cuda_product given) {                                                                       \
     const wk__cuda_product *p = &given;                                                                               \
-    int64_t m_tiles = (p->m + TILE - 1) / TILE, n_tiles = (p->n + TILE - 1) / TILE, tile = block_index();             \
-    int64_t batch = tile / (m_tiles * n_tiles), m0 = tile / n_tiles % m_tiles * TILE, n0 = tile % n_tiles * TILE;     \
-    const char *a = (const char *)p->a + batch * p->a_batch * size,                                                   \
-               *b = (const char *)p->b + batch * p->b_batch * size;                                                   \
-    char *c = (char *)p->c + batch * p->c_batch * size;                                                               \
+    part o = part_of(p, block_index());                                                                               \
+    if (o.m0 >= o.m) return;                                                                                          \
+    const char *a = (const char *)p->a + o.batch * p->a_batch * size,                                                 \
+               *b = (const char *)p->b + o.batch * p->b_batch * size;                                                 \
+    char *c = (char *)p->c + o.batch * p->c_batch * size;                                                             \
     const char *line = (const char *)p->row;                                                                          \
     int row = thread_index() / SIDE, column = thread_index() % SIDE;                                                  \
     wide alpha = (wide)p->alpha, beta = (wide)p->beta, out[EACH][EACH];                                               \
     _Pragma("unroll") for (int i = 0; i < EACH; i++) _Pragma("unroll") for (int j = 0; j < EACH; j++) {               \
-      int64_t y = m0 + row + i * SIDE, x = n0 + column + j * SIDE;                                                    \
-      bool reads = beta != 0 && y < p->m && x < p->n;                                                                 \
+      int64_t y = o.m0 + row + i * SIDE, x = o.n0 + column + j * SIDE;                                                \
+      bool reads = beta != 0 && y < o.m && x < o.n;                                                                   \
       out[i][j] = reads ? beta * READ_##name(c + (y * p->c_row + x) * size) : 0;                                      \
     }                                                                                                                 \
-    for (int64_t begin = 0; begin < p->k; begin += K_BLOCK) {                                                         \
+    for (int64_t begin = o.begin; begin < o.end; begin += K_BLOCK) {                                                  \
       wide sum[EACH][EACH] = {{0}};                                                                                   \
-      block_##name(sum, p, a, b, m0, n0, begin, begin + K_BLOCK < p->k ? begin + K_BLOCK : p->k);                     \
-      bool fresh = begin == 0 && beta == 0;                                                                           \
+      block_##name(sum, p, a, b, &o, begin, begin + K_BLOCK < o.end ? begin + K_BLOCK : o.end);                       \
+      bool fresh = begin == o.begin && beta == 0;                                                                     \
       _Pragma("unroll") for (int i = 0; i < EACH; i++) _Pragma("unroll") for (int j = 0; j < EACH; j++) out[i][j] =   \
           fresh ? alpha * sum[i][j] : FMA_##lane(alpha, sum[i][j], out[i][j]);                                        \
     }                                                                                                                 \
     _Pragma("unroll") for (int i = 0; i < EACH; i++) _Pragma("unroll") for (int j = 0; j < EACH; j++) {               \
-      int64_t y = m0 + row + i * SIDE, x = n0 + column + j * SIDE;                                                    \
-      if (y >= p->m || x >= p->n) continue;                                                                           \
+      int64_t y = o.m0 + row + i * SIDE, x = o.n0 + column + j * SIDE;                                                \
+      if (y >= o.m || x >= o.n) continue;                                                                             \
       wide value = line ? out[i][j] + READ_##name(line + x * size) : out[i][j];                                       \
       WRITE_##name(c + (y * p->c_row + x) * size, value);                                                             \
     }                                                                                                                 \

@@ -1,7 +1,7 @@
 /* Scaled dot product attention: the flash kernels where they fit, else the formula out of matrix products.
  * In: query (..., T, D), key (..., S, D), value (..., S, Dv). Results of the kernels lie in memory like the
- * query, so that the transposition that follows attention in every transformer costs nothing. Tests: tests/ops/,
- * tests/c/test_attention.c. */
+ * query, or with the heads inside, so that the transposition that follows attention in every transformer costs nothing.
+ * Tests: tests/ops/, tests/c/test_attention.c. */
 #include <math.h>
 
 #include "device/device.h"
@@ -170,11 +170,51 @@ static fused_args fused_args_of(const wk_op *op, const wk_value *args) {
   return (fused_args){A_is_causal, A_attn_mask, A_scale, 0};
 }
 
+/* Of the dims B, H and T, outermost first. */
+typedef struct dim_order {
+  int dims[3];
+} dim_order;
+
+static bool rows_are_dense(const wk_tensor *t) { return wk_int_eq(t->strides[t->ndim - 1], wk_int_of(1)); }
+
+/* A stride of 0 says nothing. */
+static bool lies_inside(const wk_tensor *t, int a, int b) {
+  return wk_int_lt(t->strides[a], t->strides[b]) && !wk_int_eq(t->strides[a], wk_int_of(0));
+}
+
+static dim_order order_in_memory(const wk_tensor *t) {
+  dim_order o = {{0, 1, 2}};
+  for (int k = 1; k < 3; k++) {
+    for (int j = k; j > 0 && lies_inside(t, o.dims[j - 1], o.dims[j]); j--) {
+      int outer = o.dims[j];
+      o.dims[j] = o.dims[j - 1];
+      o.dims[j - 1] = outer;
+    }
+  }
+  return o;
+}
+
+/* As of PyTorch's kernels for GPUs: of float32 (B, T, H, D) whatever the operands are, of small floats as the query
+ * lies, and contiguous where no kernel takes the operands. */
+static dim_order order_of_result(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value) {
+  if (!rows_are_dense(q) || !rows_are_dense(k) || !rows_are_dense(value)) return (dim_order){{0, 1, 2}};
+  return q->dtype == WK_FLOAT32 ? (dim_order){{0, 2, 1}} : order_in_memory(q);
+}
+
+/* (B, H, rows, columns) without gaps, of like's dtype. */
+static void spec_in_order(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_int columns, dim_order o) {
+  const wk_int sizes[] = {like->sizes[0], like->sizes[1], rows, columns};
+  wk_int ordered[] = {sizes[o.dims[0]], sizes[o.dims[1]], sizes[o.dims[2]], columns}, strides[4];
+  wk__spec_contiguous(spec, (wk_dtype)like->dtype, like->device, 4, sizes);
+  wk__contiguous_strides(strides, ordered, 4);
+  for (int k = 0; k < 3; k++) spec->strides[o.dims[k]] = strides[k];
+}
+
 wk_status wk__meta_fused_attention(wk__call *c) {
   fused_args a = fused_args_of(c->op, c->args);
-  const wk_tensor *q = c->args[QUERY].tensor, *value = c->args[VALUE].tensor;
-  WK_TRY(check_fused(q, c->args[KEY].tensor, value, wk__arg_tensor(c, a.mask)));
-  wk__spec_heads(&c->specs[0], q, q->sizes[2], value->sizes[3]);
+  const wk_tensor *q = c->args[QUERY].tensor, *k = c->args[KEY].tensor, *value = c->args[VALUE].tensor;
+  WK_TRY(check_fused(q, k, value, wk__arg_tensor(c, a.mask)));
+  spec_in_order(&c->specs[0], q, q->sizes[2], value->sizes[3], order_of_result(q, k, value));
   wk__spec_contiguous(&c->specs[1], WK_FLOAT32, q->device, 3, (wk_int[]){q->sizes[0], q->sizes[1], q->sizes[2]});
   if (c->op == WK__OP(_fused_attention_dropout))
     wk__spec_contiguous(&c->specs[2], WK_INT64, q->device, 1, (wk_int[]){wk_int_of(2)});
@@ -194,7 +234,7 @@ wk_status wk__meta_fused_attention_backward(wk__call *c) {
   if (!fits) return wk_fail(WK_RUNTIME_ERROR, "_fused_attention_backward: sizes do not match");
   for (int i = 0; i < 3; i++) {
     const wk_tensor *t = c->args[A_query + i].tensor;
-    wk__spec_heads(&c->specs[i], t, t->sizes[2], t->sizes[3]);
+    spec_in_order(&c->specs[i], t, t->sizes[2], t->sizes[3], order_in_memory(t));
   }
   return WK_OK;
 }
@@ -323,6 +363,7 @@ static wk_status check(const wk_tensor *q, const wk_tensor *k, const wk_tensor *
                    "value.dtype: %s instead.",
                    wk__dtype_c_name((wk_dtype)q->dtype), wk__dtype_c_name((wk_dtype)k->dtype),
                    wk__dtype_c_name((wk_dtype)value->dtype));
+  WK_TRY(wk__check_attention_devices(q, k, value));
   if (!mask) return WK_OK;
   if (mask->dtype != WK_BOOL && mask->dtype != WK_FLOAT32 && mask->dtype != q->dtype)
     return wk_fail(WK_RUNTIME_ERROR,
@@ -342,8 +383,6 @@ static wk_tensor *with_heads_of(const wk_tensor *q, wk_tensor *t) {
   }
   return wk_repeat_interleave_self_int(t, wk_int_floordiv(wanted, heads), wk__v_int(-3), (wk_value){0});
 }
-
-static bool rows_are_dense(const wk_tensor *t) { return wk_int_eq(t->strides[t->ndim - 1], wk_int_of(1)); }
 
 wk_status wk__compose_attention(wk__call *c) {
   WK__ARGS(scaled_dot_product_attention);

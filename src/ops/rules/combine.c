@@ -2,6 +2,7 @@
  * In: a call. Out: calls of other rows, whose derivatives hold. Tests: tests/ops/. */
 #include "ops/rules.h"
 #include "ops/rules/composite.h"
+#include "ops/rules/product.h"
 #include "wick/operators.h"
 
 #define NONE ((wk_value){0})
@@ -74,6 +75,8 @@ wk_status wk__compose_diff(wk__call *c) {
   int64_t n = wk__arg_int(c, WK__ARG(diff, n));
   int dim;
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "diff expects input to be at least one-dimensional");
+  if ((before && before->ndim != t->ndim) || (behind && behind->ndim != t->ndim))
+    return wk_fail(WK_RUNTIME_ERROR, "diff expects prepend or append to be the same dimension as input");
   if (n < 0) return wk_fail(WK_RUNTIME_ERROR, "order must be non-negative but got %lld", (long long)n);
   WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(diff, dim)), t->ndim, &dim));
   wk_scope scope;
@@ -97,15 +100,16 @@ static wk_tensor *blend_bools(wk_tensor *self, wk_tensor *product, bool of_self,
   if (!of_product) product = wk_zeros_like(product, WK_DTYPE_NONE, NONE, NULL);
   return of_self ? wk_logical_or(self, product) : product;
 }
-/* beta self + alpha product; with beta 0 self is not looked at */
-static wk_tensor *blend(const wk__call *c, wk_tensor *product) {
+/* beta self + alpha product; with beta 0 self is not looked at. The first operand decides how the result lies: of addr
+ * self, as in PyTorch's loop, of the others the product */
+static wk_tensor *blend(const wk__call *c, wk_tensor *self, wk_tensor *product) {
   const wk_value *beta = &c->args[WK__ARG(addr, beta)], *alpha = &c->args[WK__ARG(addr, alpha)];
-  if (product && product->dtype == WK_BOOL && tensor_at(c, 0)->dtype == WK_BOOL)
-    return blend_bools(tensor_at(c, 0), product, !is_zero(beta), !is_zero(alpha));
+  if (product && product->dtype == WK_BOOL && self && self->dtype == WK_BOOL)
+    return blend_bools(self, product, !is_zero(beta), !is_zero(alpha));
   if (!is_one(alpha)) product = wk_mul_Scalar(product, *alpha);
   if (is_zero(beta)) return product ? wk_expand(product, product->sizes, product->ndim, false) : NULL;
-  wk_tensor *self = is_one(beta) ? tensor_at(c, 0) : wk_mul_Scalar(tensor_at(c, 0), *beta);
-  return wk_add(self, product, wk__v_int(1));
+  if (!is_one(beta)) self = wk_mul_Scalar(self, *beta);
+  return c->op == WK__OP(addr) ? wk_add(self, product, wk__v_int(1)) : wk_add(product, self, wk__v_int(1));
 }
 /* Integers take whole factors. */
 static wk_tensor *blend_whole(const wk__call *c, wk_tensor *product) {
@@ -117,23 +121,42 @@ static wk_tensor *blend_whole(const wk__call *c, wk_tensor *product) {
   bool integral = wk_dtype_is_integral((wk_dtype)tensor_at(c, 0)->dtype, false);
   for (int i = WK__ARG(addr, beta); i <= WK__ARG(addr, alpha) && integral; i++)
     args[i] = wk__v_int(wk__scalar_int(wk__value_scalar(&args[i])));
-  return blend(&whole, product);
+  return blend(&whole, tensor_at(c, 0), product);
 }
 wk_status wk__compose_addmv(wk__call *c) {
   if (tensor_at(c, 0)->ndim > 1 || tensor_at(c, 1)->ndim != 2 || tensor_at(c, 2)->ndim != 1)
     return wk_fail(WK_RUNTIME_ERROR, "vector + matrix @ vector expected, got %d, %d, %d", tensor_at(c, 0)->ndim,
                    tensor_at(c, 1)->ndim, tensor_at(c, 2)->ndim);
+  WK_TRY(wk__check_addmv(tensor_at(c, 0), tensor_at(c, 1), tensor_at(c, 2)));
   wk_scope scope;
   wk_scope_begin(&scope);
   return wk__give(c, &scope, blend_whole(c, wk_mv(tensor_at(c, 1), tensor_at(c, 2))));
+}
+/* Of all three, as if self had two dims. */
+static wk_dtype dtype_of_addr(const wk__call *c) {
+  wk_dtype vectors = wk__promote((wk_dtype)tensor_at(c, 1)->dtype, (wk_dtype)tensor_at(c, 2)->dtype);
+  return wk__promote((wk_dtype)tensor_at(c, 0)->dtype, vectors);
+}
+static wk_status check_addr_factor(const wk_value *v, const char *name, wk_dtype dtype) {
+  if (v->tag == WK_VALUE_BOOL && dtype != WK_BOOL)
+    return wk_fail(WK_RUNTIME_ERROR, "Boolean %s only supported for Boolean results.", name);
+  if (!wk_dtype_is_integral(dtype, true) || !wk__value_is_real(v)) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "For integral input tensors, argument %s must not be a floating point number.",
+                 name);
 }
 wk_status wk__compose_addr(wk__call *c) {
   if (tensor_at(c, 1)->ndim != 1 || tensor_at(c, 2)->ndim != 1)
     return wk_fail(WK_RUNTIME_ERROR, "addr: Expected 1-D argument vec%d, but got %d-D",
                    tensor_at(c, 1)->ndim == 1 ? 2 : 1, tensor_at(c, tensor_at(c, 1)->ndim == 1 ? 2 : 1)->ndim);
+  wk_tensor *a = tensor_at(c, 1), *b = tensor_at(c, 2);
+  wk_dtype dtype = dtype_of_addr(c);
+  WK_TRY(wk__check_expand(tensor_at(c, 0), (wk_int[]){a->sizes[0], b->sizes[0]}, 2));
+  WK_TRY(check_addr_factor(&c->args[WK__ARG(addr, beta)], "beta", dtype));
+  WK_TRY(check_addr_factor(&c->args[WK__ARG(addr, alpha)], "alpha", dtype));
   wk_scope scope;
   wk_scope_begin(&scope);
-  return wk__give(c, &scope, blend(c, wk_outer(tensor_at(c, 1), tensor_at(c, 2))));
+  wk_tensor *product = wk_outer(wk__in_dtype(a, dtype), wk__in_dtype(b, dtype));
+  return wk__give(c, &scope, blend(c, wk__in_dtype(tensor_at(c, 0), dtype), product));
 }
 wk_status wk__compose_addbmm(wk__call *c) {
   if (tensor_at(c, 0)->dtype != tensor_at(c, 1)->dtype)

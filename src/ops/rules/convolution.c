@@ -11,6 +11,8 @@
  * Tests: tests/ops/, tests/python/test_convolution.py. */
 #include "ops/rules/convolution.h"
 
+#include <stdio.h>
+
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "ops/rules/derivative.h"
@@ -228,10 +230,35 @@ static wk_status check_kernel(const wk__convolution *p, const wk_tensor *x, cons
   return fits ? WK_OK : too_large_a_kernel(padded, kernel, p->dims);
 }
 
-/* "torch.FloatTensor", "CPUBFloat16Type" */
-static void print_type(wk__string *text, const wk_tensor *t) {
+enum { TYPE_NAME = 64 };
+
+/* "torch.FloatTensor", "torch.cuda.HalfTensor", "CPUBFloat16Type": PyTorch's core has no names of old for some dtypes.
+ */
+static const char *type_name(const wk_tensor *t, char text[static TYPE_NAME]) {
   bool plain = t->dtype != WK_BFLOAT16 && wk__dtype_category((wk_dtype)t->dtype) != WK__COMPLEX_KIND;
-  wk__string_printf(text, plain ? "torch.%sTensor" : "CPU%sType", wk__dtype_legacy((wk_dtype)t->dtype));
+  if (plain)
+    wk__print_type(text, TYPE_NAME, (wk_dtype)t->dtype, t->device);
+  else
+    (void)snprintf(text, TYPE_NAME, "%s%sType", t->device.type == WK_CUDA ? "CUDA" : "CPU",
+                   wk__dtype_legacy((wk_dtype)t->dtype));
+  return text;
+}
+
+static bool is_of_type(const wk_tensor *a, const wk_tensor *b) {
+  bool described = a->device.type == WK_META || b->device.type == WK_META;
+  return a->dtype == b->dtype && (described || a->device.type == b->device.type);
+}
+
+static wk_status types_differ(const wk_tensor *x, const char *what, const wk_tensor *other, const char *end) {
+  char a[TYPE_NAME], b[TYPE_NAME];
+  return wk_fail(WK_RUNTIME_ERROR, "Input type (%s) and %s type (%s) should be the same%s", type_name(x, a), what,
+                 type_name(other, b), end);
+}
+
+/* What PyTorch asks of an input on a GPU before anything else. */
+static wk_status check_cuda_types(const wk_tensor *x, const wk_tensor *w, const wk_tensor *bias) {
+  if (!is_of_type(x, w)) return types_differ(x, "weight", w, "");
+  return bias && !is_of_type(x, bias) ? types_differ(x, "bias", bias, "") : WK_OK;
 }
 
 static wk_status check_bias_dtype(const wk_tensor *x, const wk_tensor *bias) {
@@ -241,20 +268,13 @@ static wk_status check_bias_dtype(const wk_tensor *x, const wk_tensor *bias) {
 }
 
 /* PyTorch has other words where its library kernels take the input. */
-static wk_status check_weight_dtype(const wk_tensor *x, const wk_tensor *w) {
-  if (x->dtype == w->dtype) return WK_OK;
-  if (x->dtype != WK_FLOAT32 && x->dtype != WK_BFLOAT16)
-    return wk_fail(WK_RUNTIME_ERROR, "expected scalar type %s but found %s", wk__dtype_legacy((wk_dtype)x->dtype),
-                   wk__dtype_legacy((wk_dtype)w->dtype));
-  wk__string text = {0};
-  wk__string_append(&text, "Input type (");
-  print_type(&text, x);
-  wk__string_append(&text, ") and weight type (");
-  print_type(&text, w);
-  wk__string_append(&text, ") should be the same or input should be a MKLDNN tensor and weight is a dense tensor");
-  wk_status status = wk_fail(WK_RUNTIME_ERROR, "%s", text.text ? text.text : "?");
-  wk__string_release(&text);
-  return status;
+static wk_status check_weight_type(const wk_tensor *x, const wk_tensor *w) {
+  if (is_of_type(x, w)) return WK_OK;
+  if (x->dtype == WK_FLOAT32 || x->dtype == WK_BFLOAT16)
+    return types_differ(x, "weight", w, " or input should be a MKLDNN tensor and weight is a dense tensor");
+  if (x->dtype == w->dtype) return WK_OK; /* devices are compared where it is computed */
+  return wk_fail(WK_RUNTIME_ERROR, "expected scalar type %s but found %s", wk__dtype_legacy((wk_dtype)x->dtype),
+                 wk__dtype_legacy((wk_dtype)w->dtype));
 }
 
 static const char *const dim_names[] = {"depth", "height", "width"};
@@ -338,9 +358,10 @@ static wk_status check_operands(const wk__call *c, wk__convolution *p) {
   WK_TRY(check_dims(w->ndim));
   WK_TRY(wk__read_convolution(c, w->ndim - 2, p));
   WK_TRY(check_groups(p));
+  if (x->device.type == WK_CUDA) WK_TRY(check_cuda_types(x, w, bias));
   WK_TRY(check_bias_dtype(x, bias));
   WK_TRY(check_sizes(p, x, w, bias));
-  WK_TRY(check_weight_dtype(x, w));
+  WK_TRY(check_weight_type(x, w));
   return check_output_padding(p);
 }
 

@@ -27,7 +27,8 @@ wk_status wk__meta_histc(wk__call *c) {
   wk_int bins = c->args[A_bins].integer;
   WK_TRY(check_count(wk_int_guard_value(bins), 0));
   if (wk_dtype_is_complex((wk_dtype)t->dtype)) return refuse("aminmax_cpu", t);
-  WK_TRY(check_floats(t));
+  bool counts_integers = t->device.type == WK_CUDA && wk_dtype_is_integral((wk_dtype)t->dtype, false); /* as PyTorch */
+  if (!counts_integers) WK_TRY(check_floats(t));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)t->dtype, t->device, 1, &bins);
   return WK_OK;
 }

@@ -364,8 +364,9 @@ wk_status wk__meta_cat(wk__call *c) {
   if (list->count == 0) return wk_fail(WK_VALUE_ERROR, "torch.cat(): expected a non-empty list of Tensors");
   while (first < (int)list->count - 1 && is_skipped(list->tensors[first])) first++;
   const wk_tensor *model = list->tensors[first];
-  if (model->ndim == 0)
-    return wk_fail(WK_RUNTIME_ERROR, "zero-dimensional tensor (at position %d) cannot be concatenated", first);
+  for (uint32_t k = 0; k < list->count; k++)
+    if (list->tensors[k]->ndim == 0)
+      return wk_fail(WK_RUNTIME_ERROR, "zero-dimensional tensor (at position %u) cannot be concatenated", k);
   WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(cat, dim)), model->ndim, &dim));
   wk_int sizes[WK_MAX_DIMS], length = wk_int_of(0);
   memcpy(sizes, model->sizes, model->ndim * sizeof *sizes);

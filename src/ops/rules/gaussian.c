@@ -214,6 +214,7 @@ wk_status wk__compose_of_number(wk__call *c) {
   bool first = c->args[0].tag != WK_VALUE_TENSOR;
   const wk_tensor *t = c->args[first].tensor;
   wk_dtype dtype = wk__result_type(c);
+  if (wk__value_is_integer(&c->args[!first])) dtype = wk_dtype_is_integral(dtype, true) ? WK_INT64 : dtype;
   wk_scope scope;
   wk_scope_begin(&scope);
   const wk_int none[1] = {wk_int_of(0)};

@@ -2,11 +2,18 @@
  * matrix; the tokens of each expert in a mixture of experts.
  *
  * In: (rows, k) and (G, k, n), (G, m, k) and (k, columns), or (m, k) and (k, n) whose k is cut; ends (G) of the parts.
- * Two stacks of matrices need no ends. Out: (rows, n), (m, columns), (G, m, n). A composite: the ends are read.
- * Tests: tests/ops/, tests/parity/test_functional_parity.py. */
+ * Two stacks of matrices need no ends. Out: (rows, n), (m, columns), (G, m, n), with zeros behind the
+ * last end. A composite: of a device that does not find groups by itself (_grouped_product) the ends are read.
+ * Tests: tests/ops/, tests/parity/test_functional_parity.py, tests/cuda/test_grouped_products.py. */
+#include "ops/rules/grouped_mm.h"
+
+#include "device/device.h"
 #include "ops/rules.h"
 #include "ops/rules/composite.h"
 #include "wick/operators.h"
+
+#define G v->grads[0]
+#define ARG(i) v->args[i].tensor
 
 enum { MOST_GROUPS = 4096 };
 
@@ -76,6 +83,23 @@ static wk_status multiply_groups(wk_tensor *a, wk_tensor *b, wk_tensor *ends, wk
   return WK_OK;
 }
 
+wk_tensor *wk__grouped_product_by_parts(wk_tensor *a, wk_tensor *b, wk_tensor *ends) {
+  int64_t count = wk_int_guard_value(ends->numel);
+  wk_tensor **products = wk__alloc(((size_t)count + 1) * sizeof *products);
+  wk_status status = products ? multiply_groups(a, b, ends, products, count) : WK_OUT_OF_MEMORY;
+  wk_tensor *y = status == WK_OK ? joined(a, b, products, (int)count) : NULL;
+  wk__free(products);
+  return y;
+}
+
+/* Whether the device finds the groups, by ends that it can read. */
+static bool is_one_kernel(const wk_tensor *a, const wk_tensor *b, const wk_tensor *ends) {
+  const wk__device_type *type = wk__device_type_of(a->device);
+  if (!type) wk_error_clear();
+  return type && type->finds_groups && wk__device_equal(a->device, b->device) &&
+         wk__device_equal(a->device, ends->device);
+}
+
 wk_status wk__compose_grouped_mm(wk__call *c) {
   WK__ARGS(_grouped_mm);
   wk_tensor *a = c->args[A_self].tensor, *b = c->args[A_mat2].tensor, *ends = wk__arg_tensor(c, A_offs);
@@ -85,9 +109,29 @@ wk_status wk__compose_grouped_mm(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   if (!ends) return wk__give(c, &scope, wk_bmm(a, b));
-  wk_tensor **products = wk__alloc(((size_t)count + 1) * sizeof *products);
-  wk_status status = products ? multiply_groups(a, b, ends, products, count) : WK_OUT_OF_MEMORY;
-  wk_tensor *y = status == WK_OK ? joined(a, b, products, (int)count) : NULL;
-  wk__free(products);
-  return status ? wk__give_up(&scope, status) : wk__give(c, &scope, y);
+  return wk__give(
+      c, &scope,
+      is_one_kernel(a, b, ends) ? wk__grouped_product(a, b, ends) : wk__grouped_product_by_parts(a, b, ends));
+}
+
+/* ---- one kernel ---- */
+
+wk_status wk__meta_grouped_product(wk__call *c) {
+  WK__ARGS(_grouped_product);
+  const wk_tensor *a = c->args[A_self].tensor, *b = c->args[A_mat2].tensor, *ends = c->args[A_offs].tensor;
+  wk_int sizes[] = {ends->numel, a->sizes[a->ndim - 2], b->sizes[b->ndim - 1]};
+  bool stack = a->ndim == 2 && b->ndim == 2;
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, stack ? 3 : 2, stack ? sizes : sizes + 1);
+  return WK_OK;
+}
+
+/* Of each operand the product of groups again, of others: where rows are, k is, and so on. */
+wk_status wk__vjp_grouped_product(wk__vjp *v) {
+  WK__ARGS(_grouped_product);
+  wk_tensor *ends = ARG(A_offs);
+  if (wk__needs(v, A_self))
+    WK_TRY(wk__vjp_set(v, A_self, wk__grouped_product(G, wk_transpose_int(ARG(A_mat2), -2, -1), ends)));
+  if (wk__needs(v, A_mat2))
+    WK_TRY(wk__vjp_set(v, A_mat2, wk__grouped_product(wk_transpose_int(ARG(A_self), -2, -1), G, ends)));
+  return WK_OK;
 }

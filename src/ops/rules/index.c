@@ -507,11 +507,24 @@ static wk_status add_mask(places *p, const wk_tensor *self, int dim, wk_tensor *
   return WK_OK;
 }
 
+static wk_tensor *refuse_elsewhere(wk_device device) {
+  wk__string name = {0};
+  wk__device_print(&name, device);
+  (void)!wk_fail(WK_RUNTIME_ERROR, "indices should be either on cpu or on the same device as the indexed tensor (%s)",
+                 name.text ? name.text : "?");
+  wk__string_release(&name);
+  return NULL;
+}
+
+static wk_tensor *moved(wk_tensor *t, wk_device device) {
+  wk_value to = {.tag = WK_VALUE_DEVICE, .device = device};
+  return wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(t), NONE, to});
+}
+
 /* Indices on the CPU may stand beside a tensor of any device. */
 static wk_tensor *brought_to(wk_tensor *index, wk_device device) {
-  wk_value to = {.tag = WK_VALUE_DEVICE, .device = device};
-  if (!index || index->device.type != WK_CPU || device.type == WK_CPU || device.type == WK_META) return index;
-  return wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(index), NONE, to});
+  if (!index || wk__device_equal(index->device, device) || device.type == WK_META) return index;
+  return index->device.type == WK_CPU ? moved(index, device) : refuse_elsewhere(device);
 }
 
 static wk_status collect(places *p, const wk_tensor *self, const wk_value *list) {
@@ -807,6 +820,29 @@ void wk__lower_index_put(wk__lower *l) {
                                                                                            wk__k_load(l->h, &from));
 }
 
+/* Whether a number of the CPU is put where one mask holds: PyTorch fills, and takes the number in any dtype. */
+static bool fills_a_mask(const wk__call *c) {
+  WK__ARGS(index_put);
+  const wk_tensor *self = c->args[A_self].tensor, *values = c->args[A_values].tensor;
+  const wk_value *list = &c->args[A_indices];
+  int masks = 0;
+  for (uint32_t k = 0; k < list->count; k++) {
+    const wk_tensor *t = list->tensors[k];
+    if (t && (!is_mask(t) || !wk__device_equal(t->device, self->device))) return false;
+    masks += t != NULL;
+  }
+  bool is_number = values->device.type == WK_CPU && wk_int_eq(values->numel, wk_int_of(1));
+  return masks == 1 && is_number && !wk__arg_bool(c, A_accumulate);
+}
+
+/* A value of the CPU without dims may be put into a tensor of any device. */
+static wk_tensor *values_beside(const wk_tensor *self, wk_tensor *values) {
+  if (wk__device_equal(values->device, self->device)) return values;
+  if (values->device.type == WK_CPU && values->ndim == 0) return moved(values, self->device);
+  (void)!wk__loop_devices_differ(self->device, values->device);
+  return NULL;
+}
+
 static wk_tensor *expanded_values(const places *p, const wk_tensor *self, wk_tensor *values) {
   wk_int sizes[WK_MAX_DIMS], joined[WK_MAX_DIMS];
   layout l;
@@ -845,7 +881,8 @@ static wk_status put(const wk__call *c, const places *p, wk_tensor *values) {
 wk_status wk__routine_index_put(wk__call *c) {
   WK__ARGS(index_put);
   wk_tensor *self = c->args[A_self].tensor, *values = c->args[A_values].tensor;
-  if (values->dtype != self->dtype)
+  bool fills = fills_a_mask(c);
+  if (values->dtype != self->dtype && !fills)
     return wk_fail(
         WK_RUNTIME_ERROR,
         "Index put requires the source and destination dtypes match, got %s for the destination and %s for the "
@@ -855,7 +892,10 @@ wk_status wk__routine_index_put(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_status status = find_places(&p, self, &c->args[A_indices]);
-  if (status == WK_OK) status = put(c, &p, expanded_values(&p, self, values));
+  if (status == WK_OK) {
+    values = fills ? moved(wk__in_dtype(values, (wk_dtype)self->dtype), self->device) : values_beside(self, values);
+    status = values ? put(c, &p, expanded_values(&p, self, values)) : wk_error_category();
+  }
   wk_scope_end(&scope);
   return status;
 }

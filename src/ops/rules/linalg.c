@@ -196,10 +196,10 @@ wk_status wk__meta_check_phases(wk__call *c) {
 wk_status wk__meta_geqrf(wk__call *c) {
   WK__ARGS(geqrf);
   wk_dtype dtype = dtype_of(c);
-  if (dtype != WK_FLOAT32 && dtype != WK_FLOAT64 && !wk_dtype_is_complex(dtype))
-    return wk_fail(WK_NOT_IMPLEMENTED, "\"geqrf_cpu\" not implemented for '%s'", wk__dtype_legacy(dtype));
   if (c->args[A_self].tensor->ndim < 2)
     return wk_fail(WK_RUNTIME_ERROR, "torch.geqrf: input must have at least 2 dimensions.");
+  if (dtype != WK_FLOAT32 && dtype != WK_FLOAT64 && !wk_dtype_is_complex(dtype))
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"geqrf_cpu\" not implemented for '%s'", wk__dtype_legacy(dtype));
   wk_int last[] = {rows(c->args[A_self].tensor), columns(c->args[A_self].tensor)}, k = least(c->args[A_self].tensor);
   give(c, 0, last, 2, dtype_of(c));
   give(c, 1, &k, 1, dtype_of(c));

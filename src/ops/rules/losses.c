@@ -49,10 +49,13 @@ wk_status wk__compose_smooth_l1_loss(wk__call *c) {
   return give(c, smooth_distances, WK__ARG(smooth_l1_loss, reduction));
 }
 
+/* Of the input's dtype, whatever the target's, as PyTorch's. */
 static wk_tensor *huber_elements(const wk__call *c) {
   double delta = number(c, WK__ARG(huber_loss, delta));
+  wk_dtype dtype = (wk_dtype)c->args[WK__ARG(huber_loss, self)].tensor->dtype;
   wk_tensor *d = distances(c), *far = times(minus_number(d, wk__v_double(0.5 * delta)), delta);
-  return wk_where_self(wk_le_Scalar(d, wk__v_double(delta)), half_squares(d), far);
+  wk_tensor *loss = wk_where_self(wk_le_Scalar(d, wk__v_double(delta)), half_squares(d), far);
+  return wk_dtype_is_floating(dtype) ? wk__in_dtype(loss, dtype) : loss;
 }
 wk_status wk__compose_huber_loss(wk__call *c) {
   if (number(c, WK__ARG(huber_loss, delta)) <= 0)
@@ -148,7 +151,9 @@ static wk_tensor *logit_entropies(const wk__call *c) {
     log = wk_mul(wk_add_Scalar(factor, wk__v_int(1), wk__v_int(1)), log);
   }
   loss = minus(loss, log);
-  return weight ? wk_mul(loss, weight) : loss;
+  if (weight) loss = wk_mul(loss, weight);
+  /* PyTorch computes in place, in what began as 1 - target. */
+  return wk_dtype_is_floating((wk_dtype)target->dtype) ? wk__in_dtype(loss, (wk_dtype)target->dtype) : loss;
 }
 wk_status wk__compose_binary_cross_entropy_with_logits(wk__call *c) {
   return give(c, logit_entropies, WK__ARG(binary_cross_entropy_with_logits, reduction));

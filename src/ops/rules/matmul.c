@@ -168,8 +168,12 @@ wk_status wk__vjp_linear(wk__vjp *v) {
   if (wk__needs(v, A_input)) WK_TRY(wk__vjp_set(v, A_input, input_gradient(G, wk__conj(ARG(A_weight)))));
   if (wk__needs(v, A_weight))
     WK_TRY(wk__vjp_set(v, A_weight, wk_mm(wk_t(as_rows(G)), wk__conj(as_rows(ARG(A_input))))));
-  if (wk__needs(v, A_bias))
-    WK_TRY(wk__vjp_set(v, A_bias, wk_sum_dim_IntList(as_rows(G), &rows_dim, 1, false, WK_DTYPE_NONE)));
+  if (wk__needs(v, A_bias)) {
+    const wk_tensor *bias = ARG(A_bias);
+    wk_tensor *g = wk_sum_dim_IntList(as_rows(G), &rows_dim, 1, false, WK_DTYPE_NONE);
+    bool is_broadcast = g && (bias->ndim != 1 || !wk_int_eq(bias->sizes[0], g->sizes[0]));
+    WK_TRY(wk__vjp_set(v, A_bias, is_broadcast ? wk_sum_to_size(g, bias->sizes, bias->ndim) : g));
+  }
   return WK_OK;
 }
 
@@ -210,6 +214,22 @@ wk_status wk__compose_dot(wk__call *c) {
   return finish(c, &scope, wk_sum(wk_mul(a, b), (wk_dtype)a->dtype));
 }
 
+static wk_status check_addmv_dtypes(const wk_tensor *self, const wk_tensor *matrix, const wk_tensor *vector) {
+  if (self->dtype == matrix->dtype && self->dtype == vector->dtype) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "addmv input tensors must have the same dtype, but got %s, %s, and %s",
+                 wk__dtype_legacy((wk_dtype)self->dtype), wk__dtype_legacy((wk_dtype)matrix->dtype),
+                 wk__dtype_legacy((wk_dtype)vector->dtype));
+}
+
+wk_status wk__check_addmv(const wk_tensor *self, const wk_tensor *matrix, const wk_tensor *vector) {
+  bool fits = wk_int_eq(self->numel, matrix->sizes[0]) || wk_int_eq(self->numel, wk_int_of(1));
+  if (!fits || !wk_int_eq(matrix->sizes[1], vector->sizes[0]))
+    return wk_fail(WK_RUNTIME_ERROR, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
+                   wk__shown(self->numel), wk__shown(matrix->sizes[0]), wk__shown(matrix->sizes[1]),
+                   wk__shown(vector->sizes[0]));
+  return check_addmv_dtypes(self, matrix, vector);
+}
+
 wk_status wk__compose_mv(wk__call *c) {
   wk_tensor *a = c->args[WK__ARG(mv, self)].tensor, *b = c->args[WK__ARG(mv, vec)].tensor;
   if (a->ndim != 2 || b->ndim != 1)
@@ -217,10 +237,7 @@ wk_status wk__compose_mv(wk__call *c) {
   if (!wk_int_eq(a->sizes[1], b->sizes[0]))
     return wk_fail(WK_RUNTIME_ERROR, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
                    wk__shown(a->sizes[0]), wk__shown(a->sizes[0]), wk__shown(a->sizes[1]), wk__shown(b->sizes[0]));
-  if (a->dtype != b->dtype)
-    return wk_fail(WK_RUNTIME_ERROR, "addmv input tensors must have the same dtype, but got %s, %s, and %s",
-                   wk__dtype_legacy((wk_dtype)b->dtype), wk__dtype_legacy((wk_dtype)a->dtype),
-                   wk__dtype_legacy((wk_dtype)b->dtype));
+  WK_TRY(check_addmv_dtypes(b, a, b)); /* the sum begins with a vector of b's dtype */
   if (a->dtype == WK_BOOL) return wk_fail(WK_NOT_IMPLEMENTED, "\"addmv_impl_cpu\" not implemented for 'Bool'");
   wk_scope scope;
   wk_scope_begin(&scope);
@@ -268,7 +285,8 @@ wk_status wk__compose_baddbmm(wk__call *c) {
   wk_scope_begin(&scope);
   wk_tensor *product = wk_bmm(wk__in_dtype(a, wide), wk__in_dtype(b, wide));
   wk_tensor *y = product ? scaled(product, &alpha) : NULL;
-  if (y && number(&beta) != 0) y = wk_add(scaled(wk__in_dtype(self, wide), &beta), y, wk__v_int(1));
+  /* The product is the first operand: the result lies like it, whatever self's order of dims. */
+  if (y && number(&beta) != 0) y = wk_add(y, scaled(wk__in_dtype(self, wide), &beta), wk__v_int(1));
   return finish(c, &scope, wk__in_dtype(y, dtype));
 }
 wk_status wk__vjp_baddbmm(wk__vjp *v) {

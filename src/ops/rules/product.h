@@ -12,4 +12,6 @@ bool wk__is_convolution(const wk_op *op);
 bool wk__heads_are_inside(const wk_tensor *t);
 /* (B, H, rows, columns) laid out in memory like `like`. */
 void wk__spec_heads(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_int columns);
+/* Of a matrix and vectors: their sizes, then that they have one dtype. */
+WK_MUST_USE wk_status wk__check_addmv(const wk_tensor *self, const wk_tensor *matrix, const wk_tensor *vector);
 #endif

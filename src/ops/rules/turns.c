@@ -52,7 +52,8 @@ wk_status wk__compose_diag_embed(wk__call *c) {
 wk_status wk__compose_trace(wk__call *c) {
   wk_tensor *t = c->args[WK__ARG(trace, self)].tensor;
   if (t->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "trace: expected a matrix, but got tensor with dim %d", t->ndim);
-  if (t->dtype == WK_BOOL) return wk_fail(WK_NOT_IMPLEMENTED, "\"trace\" not implemented for 'Bool'");
+  if (t->dtype == WK_BOOL && t->device.type != WK_CUDA) /* as in PyTorch */
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"trace\" not implemented for 'Bool'");
   wk_scope scope;
   wk_scope_begin(&scope);
   return wk__give(c, &scope, wk_sum(wk_diagonal(t, 0, 0, 1), WK_DTYPE_NONE));

@@ -268,7 +268,8 @@ static int match_list(wk__state *state, wk__match *m, const wk__parameter *p, Py
 
 int wk__match_argument(wk__state *state, wk__match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
   *v = (wk_value){0};
-  if (o == Py_None) return p->optional || (p->has_default && p->type == WK__TYPE_INTS);
+  if (o == Py_None) /* a list that is empty by default may be absent */
+    return p->optional || (p->has_default && p->type == WK__TYPE_INTS && !p->default_value.count);
   switch ((wk__type)p->type) {
     case WK__TYPE_TENSOR:
       if (!wk__is_tensor(state, o)) return 0;

@@ -105,6 +105,10 @@ static PyObject *cuda_usage(PyObject *module, PyObject *o) {  // -> new
                 {"freed_ever", u.freed_ever},
                 {"reserved_ever", u.reserved_ever},
                 {"unreserved_ever", u.unreserved_ever},
+                {"segments", u.segments},
+                {"peak_segments", u.peak_segments},
+                {"mappings", u.mappings},
+                {"unmappings", u.unmappings},
                 {"retries", u.retries},
                 {"refusals", u.refusals}};
   PyObject *result = PyDict_New();
@@ -311,6 +315,8 @@ static PyObject *event_elapsed(PyObject *self, PyObject *end) {  // -> new
   if (Py_TYPE(end)->tp_dealloc != Py_TYPE(self)->tp_dealloc) return PyErr_Format(PyExc_TypeError, "an event is wanted");
   if (!a->event || !b->event)
     return PyErr_Format(PyExc_ValueError, "Both events must be recorded before calculating elapsed time.");
+  if (!a->type->is_done(a->event) || !b->type->is_done(b->event))
+    return PyErr_Format(PyExc_RuntimeError, "Both events must be completed before calculating elapsed time.");
   return PyFloat_FromDouble(a->type->elapsed(a->event, b->event));
 }
 
@@ -373,6 +379,12 @@ static PyObject *stream_synchronize(PyObject *self, PyObject *unused) {  // -> n
   Py_BEGIN_ALLOW_THREADS status = s->type->synchronize(s);
   Py_END_ALLOW_THREADS return wk__warned(done_or_error(self, status));
 }
+static PyObject *stream_query(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  bool is_done;
+  wk_status status = wk__cuda_stream_is_done(stream_of(self), &is_done);
+  return status == WK_OK ? PyBool_FromLong(is_done) : raise_of(self);
+}
 static PyObject *stream_note_use(PyObject *self, PyObject *tensor) {  // -> new
   wk__state *state = wk__state_of_type(Py_TYPE(self));
   if (!wk__is_tensor(state, tensor)) return PyErr_Format(PyExc_TypeError, "a tensor is wanted");
@@ -408,6 +420,7 @@ static PyObject *stream_compare(PyObject *self, PyObject *other, int op) {  // -
 static PyMethodDef stream_methods[] = {
     {"_make_current", stream_make_current, METH_NOARGS, "Later work of this thread goes to it."},
     {"synchronize", stream_synchronize, METH_NOARGS, "Waits for all work given so far."},
+    {"query", stream_query, METH_NOARGS, "Whether all its work is done."},
     {"is_capturing", stream_is_capturing, METH_NOARGS, "Whether its work is captured into a graph."},
     {"_note_use", stream_note_use, METH_O, "The tensor's memory is not given out again before this stream's work."},
     {0}};

@@ -71,10 +71,12 @@ static PyObject *generator_object(PyTypeObject *type, wk__generator *steal_gener
 static PyObject *generator_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
   static char *names[] = {"device", NULL};
   PyObject *given = NULL;
-  wk_device device = WK__CPU_DEVICE;
+  wk_device device = WK__CPU_DEVICE, one = device;
   wk__state *state = wk__state_of_type(type);
   if (!state || !PyArg_ParseTupleAndKeywords(args, keywords, "|O:Generator", names, &given)) return NULL;
-  if (wk__device_argument(state, given, &device) < 0) return NULL;
+  if (wk__device_argument(state, given, &one) < 0) return NULL;
+  if (given && given != Py_None && wk__device_as_named(state, given, &device) < 0) return NULL;
+  if (device.type == WK_CPU) device = one; /* of others it is for any, where no index was said */
   if (device.type == WK_META)
     return PyErr_Format(PyExc_RuntimeError, "Device type meta is not supported for torch.Generator() api.");
   wk__generator *generator = wk__generator_create(device, WK__DEFAULT_SEED);

@@ -62,7 +62,7 @@ static int index_from_python(PyObject *o, int8_t *out) {
   return -1;
 }
 
-static int named_device(wk__state *state, PyObject *o, wk_device *out) {
+int wk__device_as_named(wk__state *state, PyObject *o, wk_device *out) {
   if (Py_IS_TYPE(o, state->device_type)) {
     *out = device_of(o);
     return 0;
@@ -81,7 +81,7 @@ static int named_device(wk__state *state, PyObject *o, wk_device *out) {
 
 /* Where a tensor is to be: of the CPU and of meta there is one, whatever the number. */
 int wk__device_from_python(wk__state *state, PyObject *o, wk_device *out) {
-  if (named_device(state, o, out) < 0) return -1;
+  if (wk__device_as_named(state, o, out) < 0) return -1;
   if (wk__device_resolve(out) == WK_OK) return 0;
   wk__raise(state);
   return -1;
@@ -93,7 +93,7 @@ static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *keywor
   wk_device device;
   wk__state *state = wk__state_of_type(type);
   if (!state || !PyArg_ParseTupleAndKeywords(args, keywords, "O|O:device", names, &given, &index)) return NULL;
-  if (named_device(state, given, &device) < 0) return NULL;
+  if (wk__device_as_named(state, given, &device) < 0) return NULL;
   if (!index || index == Py_None) return make_device(type, device);
   if (device.index >= 0 || !PyUnicode_Check(given))
     return PyErr_Format(PyExc_RuntimeError,

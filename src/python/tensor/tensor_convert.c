@@ -175,14 +175,19 @@ static PyObject *tensor_cuda(PyObject *self, PyObject *const *args, Py_ssize_t n
   return (later ? converted_later : converted)(self, (wk_dtype)wk__tensor_of(self)->dtype, device, false);
 }
 
-/* The dtype of "torch.LongTensor"; WK_DTYPE_NONE with the error set. */
-static wk_dtype dtype_of_type_name(PyObject *text) {
-  static const char missing[] = "type %U not available. Torch not compiled with CUDA enabled.";
+/* The dtype of "torch.LongTensor" or "torch.cuda.LongTensor", and the type of its device; WK_DTYPE_NONE with the error
+ * set. */
+static wk_dtype dtype_of_type_name(PyObject *text, wk_device *out_device) {
+  static const char missing[] = "type %U not available. Torch not compiled with CUDA enabled.", cuda[] = "torch.cuda.";
   const char *name = PyUnicode_AsUTF8(text);
-  if (name && strncmp(name, "torch.cuda.", strlen("torch.cuda.")) == 0) PyErr_Format(PyExc_TypeError, missing, text);
+  *out_device = WK__CPU_DEVICE;
+  if (name && strncmp(name, cuda, strlen(cuda)) == 0) {
+    *out_device = (wk_device){WK_CUDA, -1};
+    if (!wk__device_types[WK_CUDA]->count(false)) PyErr_Format(PyExc_TypeError, missing, text);
+  }
   for (int d = 0; name && !PyErr_Occurred() && d < WK_DTYPE_COUNT; d++) {
     char known[64];
-    snprintf(known, sizeof known, "torch.%sTensor", wk__dtype_legacy((wk_dtype)d));
+    wk__print_type(known, sizeof known, (wk_dtype)d, *out_device);
     if (strcmp(name, known) == 0) return (wk_dtype)d;
   }
   if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "invalid type: %R", text);
@@ -190,13 +195,13 @@ static wk_dtype dtype_of_type_name(PyObject *text) {
 }
 
 /* The same of the class torch.LongTensor, which knows its name; torch.Tensor has the default dtype. */
-static wk_dtype dtype_of_type(const wk__state *state, PyObject *type) {
-  if (type == (PyObject *)state->tensor_type) return (wk_dtype)wk__thread.default_dtype;
+static wk_dtype dtype_of_type(const wk__state *state, PyObject *type, wk_device *out_device) {
+  if (type == (PyObject *)state->tensor_type) return (wk_dtype)wk__thread.default_dtype; /* where the tensor is */
   PyObject *module = PyObject_GetAttrString(type, "__module__");
   PyObject *name = module ? PyObject_GetAttrString(type, "__name__") : NULL;
   bool builtin = name && PyUnicode_CompareWithASCIIString(module, "builtins") == 0;
   PyObject *text = !name ? NULL : builtin ? Py_NewRef(name) : PyUnicode_FromFormat("%S.%S", module, name);
-  wk_dtype dtype = text ? dtype_of_type_name(text) : WK_DTYPE_NONE;
+  wk_dtype dtype = text ? dtype_of_type_name(text, out_device) : WK_DTYPE_NONE;
   Py_XDECREF(text);
   Py_XDECREF(name);
   Py_XDECREF(module);
@@ -206,15 +211,23 @@ static wk_dtype dtype_of_type(const wk__state *state, PyObject *type) {
 /* type(): the name of the tensor's type; type(dtype), also by the name or class of such a type. */
 static PyObject *tensor_type(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
   wk_tensor *t = wk__tensor_of(self);
-  if (n == 0 && !keywords) return PyUnicode_FromFormat("torch.%sTensor", wk__dtype_legacy((wk_dtype)t->dtype));
+  if (n == 0 && !keywords) {
+    char name[64];
+    wk__print_type(name, sizeof name, (wk_dtype)t->dtype, t->device);
+    return PyUnicode_FromString(name);
+  }
   wk_dtype dtype;
+  wk_device device = t->device;
   if (PyUnicode_Check(args[0]) || PyType_Check(args[0])) {
-    dtype = PyUnicode_Check(args[0]) ? dtype_of_type_name(args[0]) : dtype_of_type(state_of(self), args[0]);
+    dtype = PyUnicode_Check(args[0]) ? dtype_of_type_name(args[0], &device)
+                                     : dtype_of_type(state_of(self), args[0], &device);
     if (dtype == WK_DTYPE_NONE) return NULL;
+    if (device.type == t->device.type) device = t->device;
+    if (wk__device_resolve(&device) != WK_OK) return wk__raise(state_of(self));
   } else if (wk__dtype_from_python(state_of(self), args[0], &dtype) < 0) {
     return NULL;
   }
-  return converted(self, dtype, t->device, false);
+  return converted(self, dtype, device, false);
 }
 
 WK__OVERRIDABLE(tensor_to, "to")

@@ -4,7 +4,7 @@
  * one after the other until each has ended or waits; then what a warp has met for is done; when no warp can go on,
  * barriers of the block open; when none can, the launch has a deadlock. A kernel without such instructions runs its
  * threads one by one over a single frame. Blocks go in order of their number, on WICK_EMULATOR_THREADS threads of the
- * host. Tests: tests/test_control.c, tests/test_errors.c. */
+ * host; those of a cluster in turns. Tests: tests/test_control.c, tests/test_errors.c, tests/test_bulk.c. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,16 +157,25 @@ static bool run_warp(ptx_block *block, uint32_t warp) {
   }
 }
 
+/* Those that say how many threads they are for open while others go on, who may wait for these by looking again. */
+static bool open_barriers(ptx_block *block, bool all) {
+  uint32_t tried = 0;
+  bool opened = false;
+  for (uint32_t i = 0; i < block->thread_count && !has_failed(block); i++) {
+    ptx_thread *t = &block->threads[i];
+    if (t->state != PTX_WAITS || t->pc->op != PTX_OP_BARRIER || !(all || t->pc->count)) continue;
+    uint32_t bit = (uint32_t)1 << t->r[t->pc->a] % PTX_BARRIERS;
+    if (tried & bit) continue;
+    tried |= bit;
+    opened |= try_barrier(block, t);
+  }
+  return opened;
+}
+
 static bool open_any(ptx_block *block) {
   for (uint32_t w = 0; w < block->warp_count; w++)
     if (ptx_meet_active(block, w)) return true;
-  for (uint32_t i = 0; i < block->thread_count; i++) {
-    ptx_thread *t = &block->threads[i];
-    if (t->state != PTX_WAITS || t->pc->op != PTX_OP_BARRIER) continue;
-    if (try_barrier(block, t)) return true;
-    if (has_failed(block)) return false;
-  }
-  return false;
+  return open_barriers(block, true);
 }
 
 static void report_deadlock(ptx_block *block) {
@@ -180,13 +189,26 @@ static void report_deadlock(ptx_block *block) {
   ptx_fault(first, first->pc, CUDA_ERROR_LAUNCH_FAILED, "deadlock: %u threads wait, this one first", waiting);
 }
 
-static void run_together(ptx_block *block) {
-  for (uint32_t i = 0; i < block->thread_count; i++) ptx_begin(&block->threads[i]);
-  while (count_living(block) && !has_failed(block)) {
+/* Each warp of a block once, and the barriers that they come to; whether anything has moved. */
+static bool run_turn(ptx_block *block) {
+  bool moved = false;
+  for (uint32_t w = 0; w < block->warp_count && !has_failed(block); w++) moved |= run_warp(block, w);
+  return !has_failed(block) && (open_barriers(block, false) || moved || open_any(block));
+}
+
+static void run_together(ptx_cluster *cluster) {
+  for (uint32_t b = 0; b < cluster->count; b++)
+    for (uint32_t i = 0; i < cluster->blocks[b].thread_count; i++) ptx_begin(&cluster->blocks[b].threads[i]);
+  for (;;) {
+    ptx_block *living = NULL;
     bool moved = false;
-    for (uint32_t w = 0; w < block->warp_count && !has_failed(block); w++) moved |= run_warp(block, w);
-    if (moved || has_failed(block)) continue;
-    if (!open_any(block) && !has_failed(block)) report_deadlock(block);
+    for (uint32_t b = 0; b < cluster->count; b++) {
+      if (!count_living(&cluster->blocks[b])) continue;
+      living = &cluster->blocks[b];
+      moved |= run_turn(living);
+    }
+    if (!living || has_failed(living)) return;
+    if (!moved) report_deadlock(living);
   }
 }
 
@@ -222,6 +244,14 @@ static void size_stacks(const ptx_function *kernel, ptx_block *block) {
 
 static uint32_t align_up(uint32_t value, uint32_t alignment) { return (value + alignment - 1) & ~(alignment - 1); }
 
+/* Constants are there for all blocks, poison in the registers for the first alone: large kernels have frames of 100 KB,
+ * and most of the time would be spent on filling them. */
+static void create_frames(const ptx_function *kernel, uint32_t count, ptx_block *block) {
+  block->frames = take_memory(count * block->frame_slots * sizeof *block->frames);
+  for (uint32_t i = 0; i < count && kernel->slot_count; i++)
+    memcpy(block->frames + i * block->frame_slots, kernel->frame, kernel->slot_count * sizeof *block->frames);
+}
+
 static void create_block(ptx_block *block, ptx_launch *launch) {
   const ptx_function *kernel = launch->function;
   uint32_t count = launch->threads[0] * launch->threads[1] * launch->threads[2];
@@ -229,7 +259,7 @@ static void create_block(ptx_block *block, ptx_launch *launch) {
   block->dynamic_base = align_up(kernel->shared_bytes, kernel->dynamic_alignment);
   block->shared_bytes = launch->dynamic_bytes ? block->dynamic_base + launch->dynamic_bytes : kernel->shared_bytes;
   size_stacks(kernel, block);
-  block->frames = take_memory((kernel->waits ? count : 1) * block->frame_slots * sizeof *block->frames);
+  create_frames(kernel, kernel->waits ? count : 1, block);
   block->shared = take_memory(block->shared_bytes);
   block->local = take_memory((size_t)count * block->local_bytes);
   block->threads = calloc(count, sizeof *block->threads);
@@ -256,7 +286,7 @@ static void release_block(ptx_block *block) {
   free(block->local);
 }
 
-static void run_block(ptx_block *block, uint64_t number) {
+static void begin_block(ptx_block *block, uint64_t number) {
   const ptx_launch *launch = block->launch;
   block->number = (uint32_t)number;
   block->index[0] = (uint32_t)(number % launch->grid[0]);
@@ -266,29 +296,40 @@ static void run_block(ptx_block *block, uint64_t number) {
   memset(block->local, MEMORY_POISON, (size_t)block->thread_count * block->local_bytes);
   memset(block->barriers, 0, sizeof block->barriers);
   if (block->races) races_begin(block->races, block->warp_count);
-  if (launch->function->waits)
-    run_together(block);
-  else
-    run_alone(block);
+}
+
+static void run_cluster(ptx_cluster *cluster, uint64_t first) {
+  cluster->arrived = cluster->phase = 0;
+  for (uint32_t b = 0; b < cluster->count; b++) begin_block(&cluster->blocks[b], first + b);
+  if (cluster->blocks->launch->function->waits) {
+    run_together(cluster);
+    return;
+  }
+  for (uint32_t b = 0; b < cluster->count; b++) run_alone(&cluster->blocks[b]);
 }
 
 /* ---- workers ---- */
 
-static bool take_block(ptx_launch *launch, uint64_t *out_number) {
+/* The first of a cluster's; a grid has whole ones. */
+static bool take_blocks(ptx_launch *launch, uint32_t cluster, uint64_t *out_number) {
   pthread_mutex_lock(&launch->lock);
   uint64_t count = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
   bool has = !launch->result && launch->next < count;
-  if (has) *out_number = launch->next++;
+  if (has) *out_number = launch->next, launch->next += cluster;
   pthread_mutex_unlock(&launch->lock);
   return has;
 }
 
 static void *work(void *context) {
   ptx_launch *launch = context;
-  ptx_block block;
-  create_block(&block, launch);
-  for (uint64_t number; take_block(launch, &number);) run_block(&block, number);
-  release_block(&block);
+  ptx_block blocks[PTX_MOST_CLUSTER];
+  ptx_cluster cluster = {.blocks = blocks, .count = launch->function->cluster ? launch->function->cluster : 1};
+  for (uint32_t b = 0; b < cluster.count; b++) {
+    create_block(&blocks[b], launch);
+    blocks[b].cluster = &cluster, blocks[b].rank = b;
+  }
+  for (uint64_t number; take_blocks(launch, cluster.count, &number);) run_cluster(&cluster, number);
+  for (uint32_t b = 0; b < cluster.count; b++) release_block(&blocks[b]);
   return NULL;
 }
 

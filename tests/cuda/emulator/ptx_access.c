@@ -80,13 +80,46 @@ uint8_t *ptx_at(ptx_thread *t, const ptx_ins *ins, ptx_space space, uint64_t add
 
 /* ---- ld, st ---- */
 
+/* Of a size that is known: bytes one by one, and then read as a word, are what most of the time was spent on. */
+static uint64_t get(const uint8_t *from, unsigned bytes) {
+  uint16_t two;
+  uint32_t four;
+  uint64_t eight;
+  switch (bytes) {
+    case 1:
+      return *from;
+    case 2:
+      return memcpy(&two, from, 2), two;
+    case 4:
+      return memcpy(&four, from, 4), four;
+    default:
+      return memcpy(&eight, from, 8), eight;
+  }
+}
+
+static void put(uint8_t *to, uint64_t value, unsigned bytes) {
+  switch (bytes) {
+    case 1:
+      memcpy(to, &value, 1);
+      return;
+    case 2:
+      memcpy(to, &value, 2);
+      return;
+    case 4:
+      memcpy(to, &value, 4);
+      return;
+    default:
+      memcpy(to, &value, 8);
+  }
+}
+
 bool ptx_load(ptx_thread *t, const ptx_ins *ins) {
   unsigned bytes = ins->bytes;
   const uint8_t *from = ptx_at(t, ins, ins->type2, ptx_address(t, ins), bytes * ins->count, PTX_READ);
   if (!from) return false;
   const uint32_t *to = t->function->lists + ins->d;
   uint64_t values[4] = {0};
-  for (unsigned i = 0; i < ins->count; i++) memcpy(&values[i], from + i * bytes, bytes);
+  for (unsigned i = 0; i < ins->count; i++) values[i] = get(from + i * bytes, bytes);
   for (unsigned i = 0; i < ins->count; i++) t->r[to[i]] = ins->type ? ptx_extend(values[i], ins->type) : values[i];
   return true;
 }
@@ -96,7 +129,7 @@ bool ptx_store(ptx_thread *t, const ptx_ins *ins) {
   uint8_t *to = ptx_at(t, ins, ins->type2, ptx_address(t, ins), bytes * ins->count, PTX_WRITE);
   if (!to) return false;
   const uint32_t *slots = t->function->lists + ins->b;
-  for (unsigned i = 0; i < ins->count; i++) memcpy(to + i * bytes, &t->r[slots[i]], bytes);
+  for (unsigned i = 0; i < ins->count; i++) put(to + i * bytes, t->r[slots[i]], bytes);
   return true;
 }
 

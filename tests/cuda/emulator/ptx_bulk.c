@@ -68,8 +68,14 @@ typedef struct barrier {
   uint32_t phase : 1;
 } barrier;
 
+/* Of the thread's block, or of the one of its cluster that the address says. */
 static uint8_t *shared_at(ptx_thread *t, const ptx_ins *ins, uint64_t address, uint32_t bytes, uint32_t alignment) {
   const ptx_block *block = t->block;
+  uint64_t rank = address >> PTX_RANK_SHIFT;
+  if (rank && rank <= block->cluster->count) {
+    block = &block->cluster->blocks[rank - 1];
+    address &= ((uint64_t)1 << PTX_RANK_SHIFT) - 1;
+  }
   if (address % alignment == 0 && address < block->shared_bytes && block->shared_bytes - address >= bytes)
     return block->shared + address;
   ptx_fault(t, ins, CUDA_ERROR_ILLEGAL_ADDRESS, "%u bytes at shared 0x%llx", bytes, (unsigned long long)address);
@@ -142,9 +148,9 @@ static void round_to_tf32(uint8_t *at) {
   memcpy(at, &bits, sizeof bits);
 }
 
-/* One line of a box: row (y, z) of the tensor from x on, as far as it is there. */
+/* One line of a box: row (y, z) of the tensor from x on, as far as it is there. place: of the line in shared memory. */
 static bool move_row(ptx_thread *t, const ptx_ins *ins, const tensor_map *m, const int64_t at[DIMS], uint8_t *line,
-                     bool stores) {
+                     uint32_t place, bool stores) {
   bool there = true;
   uint32_t item = bytes_of_type(m->type);
   uint64_t base = m->address;
@@ -152,8 +158,8 @@ static bool move_row(ptx_thread *t, const ptx_ins *ins, const tensor_map *m, con
   for (int d = 1; d < DIMS; d++) base += (uint64_t)at[d] * m->strides[d - 1];
   for (uint32_t i = 0; i < m->box[0]; i++) {
     int64_t x = at[0] + i;
-    uint64_t to = (uint64_t)(line - t->block->shared) + i * item;
-    uint8_t *here = t->block->shared + (to ^ (to / 128 % (m->line / PIECE)) * PIECE), *element = NULL;
+    uint32_t to = place + i * item, exchanged = to ^ (to / 128 % (m->line / PIECE)) * PIECE;
+    uint8_t *here = line + exchanged - place, *element = NULL;
     if (there && x >= 0 && x < (int64_t)m->sizes[0]) {
       element = ptx_at(t, ins, PTX_GLOBAL, base + (uint64_t)x * item, item, stores ? PTX_WRITE : PTX_READ);
       if (!element) return false;
@@ -166,25 +172,31 @@ static bool move_row(ptx_thread *t, const ptx_ins *ins, const tensor_map *m, con
 }
 
 /* A box between the tensor and shared memory: how many bytes, 0: the thread has failed. */
-static uint32_t move_box(ptx_thread *t, const ptx_ins *ins, bool stores) {
+static uint32_t move_box(ptx_thread *t, const ptx_ins *ins, uint32_t to, bool stores) {
   tensor_map m;
   const uint32_t *slots = t->function->lists + ins->b;
   int64_t at[DIMS];
   if (!find_map(t, ins, &m)) return 0;
+  int64_t byte = (int64_t)(int32_t)U32(t->r[slots[0]]) * bytes_of_type(m.type);
+  if (byte % PIECE != 0) {
+    ptx_fault(t, ins, CUDA_ERROR_ILLEGAL_INSTRUCTION, "a box begins at byte %lld of a line, inside of a piece",
+              (long long)byte);
+    return 0;
+  }
   uint32_t lines = m.box[1] * m.box[2];
-  uint8_t *shared = shared_at(t, ins, U32(t->r[ins->d]), lines * m.line, ALIGNMENT);
+  uint8_t *shared = shared_at(t, ins, to, lines * m.line, ALIGNMENT);
   for (uint32_t line = 0; shared && line < lines; line++) {
     for (int d = 0; d < DIMS; d++) at[d] = (int32_t)U32(t->r[slots[d]]);
     at[1] += line % m.box[1], at[2] += line / m.box[1];
-    if (!move_row(t, ins, &m, at, shared + line * m.line, stores)) return 0;
+    if (!move_row(t, ins, &m, at, shared + line * m.line, to + line * m.line, stores)) return 0;
   }
   return shared ? lines * m.box[0] * bytes_of_type(m.type) : 0;
 }
 
-bool ptx_bulk_copy(ptx_thread *t, const ptx_ins *ins) {
+static bool copy_to(ptx_thread *t, const ptx_ins *ins, uint32_t to, uint32_t at) {
   barrier b;
-  uint8_t *end = shared_at(t, ins, U32(t->r[ins->c]), sizeof b, sizeof b);
-  uint32_t bytes = end ? move_box(t, ins, false) : 0;
+  uint8_t *end = shared_at(t, ins, at, sizeof b, sizeof b);
+  uint32_t bytes = end ? move_box(t, ins, to, false) : 0;
   if (!bytes) return false;
   memcpy(&b, end, sizeof b);
   b.bytes -= (int32_t)bytes;
@@ -192,4 +204,17 @@ bool ptx_bulk_copy(ptx_thread *t, const ptx_ins *ins) {
   return true;
 }
 
-bool ptx_bulk_store(ptx_thread *t, const ptx_ins *ins) { return move_box(t, ins, true); }
+/* Of many blocks each is told by its own barrier. */
+bool ptx_bulk_copy(ptx_thread *t, const ptx_ins *ins) {
+  uint32_t to = U32(t->r[ins->d]), end = U32(t->r[ins->c]), blocks = (uint32_t)t->r[ins->e] & 0xffff;
+  if (!ins->imm) return copy_to(t, ins, to, end);
+  if (!blocks || blocks >> t->block->cluster->count) {
+    ptx_fault(t, ins, CUDA_ERROR_LAUNCH_FAILED, "blocks 0x%x of a cluster of %u", blocks, t->block->cluster->count);
+    return false;
+  }
+  for (uint32_t rank = 0; blocks >> rank; rank++)
+    if (blocks >> rank & 1 && !copy_to(t, ins, ptx_of_rank(to, rank), ptx_of_rank(end, rank))) return false;
+  return true;
+}
+
+bool ptx_bulk_store(ptx_thread *t, const ptx_ins *ins) { return move_box(t, ins, U32(t->r[ins->d]), true); }

@@ -199,7 +199,8 @@ static ptx_function *declare_function(ptx_parser *p, const char *name, bool is_e
   if (symbol) {
     if (symbol->kind != PTX_SYMBOL_FUNCTION || symbol->function->is_defined)
       ptx_fail(p, "\"%s\" is declared twice", name);
-    symbol->function->parameter_count = symbol->function->result_count = symbol->function->slot_count = 0;
+    symbol->function->parameter_count = symbol->function->result_count = 0;
+    symbol->function->slot_count = symbol->function->register_count = 0;
     symbol->function->parameter_bytes = 0;
     return symbol->function;
   }
@@ -219,6 +220,14 @@ static void take_three(ptx_parser *p, uint32_t values[3]) {
   }
 }
 
+static void parse_cluster(ptx_parser *p) {
+  uint32_t blocks[3];
+  take_three(p, blocks);
+  if (!blocks[0] || blocks[0] > PTX_MOST_CLUSTER || blocks[1] != 1 || blocks[2] != 1)
+    ptx_fail(p, "clusters are of up to %d blocks along x", PTX_MOST_CLUSTER);
+  p->function->cluster = blocks[0];
+}
+
 static void parse_function_attributes(ptx_parser *p) {
   for (;;) {
     if (ptx_accept(p, ".maxntid"))
@@ -227,9 +236,11 @@ static void parse_function_attributes(ptx_parser *p) {
       take_three(p, p->function->required);
     else if (ptx_accept(p, ".minnctapersm") || ptx_accept(p, ".maxnctapersm") || ptx_accept(p, ".maxnreg"))
       ptx_take_u32(p);
+    else if (ptx_accept(p, ".reqnctapercluster"))
+      parse_cluster(p);
     else if (ptx_accept(p, ".pragma"))
       skip_pragma(p);
-    else if (!ptx_accept(p, ".noreturn"))
+    else if (!ptx_accept(p, ".noreturn") && !ptx_accept(p, ".explicitcluster"))
       return;
   }
 }

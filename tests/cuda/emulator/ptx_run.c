@@ -53,6 +53,8 @@ static uint64_t special_value(const ptx_thread *t, ptx_special special) {
       return launch->dynamic_bytes;
     case PTX_SPECIAL_TOTAL_SMEM_SIZE:
       return block->shared_bytes;
+    case PTX_SPECIAL_CLUSTER_CTARANK:
+      return block->rank;
     case PTX_SPECIAL_DYNAMIC_SHARED:
       return block->dynamic_base;
     case PTX_SPECIAL_LOCAL_BASE:
@@ -62,8 +64,7 @@ static uint64_t special_value(const ptx_thread *t, ptx_special special) {
   }
 }
 
-static void fill_frame(ptx_thread *t, const ptx_function *f, uint64_t *r) {
-  if (f->slot_count) memcpy(r, f->frame, f->slot_count * sizeof *r);
+static void fill_specials(const ptx_thread *t, const ptx_function *f, uint64_t *r) {
   for (uint32_t i = 0; i < f->special_count; i++)
     r[f->specials[i].slot] = special_value(t, (ptx_special)f->specials[i].special);
 }
@@ -76,7 +77,7 @@ void ptx_begin(ptx_thread *t) {
   t->carry = 0;
   t->budget = BUDGET;
   t->copy_count = t->group = 0;
-  fill_frame(t, t->function, t->r);
+  fill_specials(t, t->function, t->r);
 }
 
 /* What a call keeps, in the slots before the callee's frame. */
@@ -101,7 +102,10 @@ static bool call(ptx_thread *t, const ptx_ins *ins) {
   saved[SAVED_PC] = (uint64_t)(uintptr_t)ins, saved[SAVED_FRAME] = (uint64_t)(uintptr_t)t->r;
   saved[SAVED_FUNCTION] = (uint64_t)(uintptr_t)caller, saved[SAVED_LOCAL] = t->local_base;
   t->local_base = local;
-  fill_frame(t, callee, r);
+  uint32_t registers = callee->register_count; /* which hold what was there: there are many, and many calls */
+  if (callee->slot_count > registers)
+    memcpy(r + registers, callee->frame + registers, (callee->slot_count - registers) * sizeof *r);
+  fill_specials(t, callee, r);
   for (uint32_t i = 0; i < callee->parameter_count; i++)
     memcpy(&r[callee->parameters[i].slot], &t->r[arguments[i]], callee->parameters[i].bytes);
   t->function = callee, t->r = r, t->pc = callee->code;
@@ -221,6 +225,13 @@ static void arrive(ptx_thread *t, uint64_t number) {
   ptx_barrier *barrier = &t->block->barriers[number % PTX_BARRIERS];
   barrier->arrived++;
   barrier->warps |= (uint32_t)1 << t->warp;
+}
+
+/* The last one of all threads of the cluster opens the barrier, and the next phase begins. */
+static void arrive_at_cluster(ptx_thread *t) {
+  ptx_cluster *c = t->block->cluster;
+  t->cluster_phase = c->phase;
+  if (++c->arrived == c->count * t->block->thread_count) c->arrived = 0, c->phase++;
 }
 
 /* ---- the loop ---- */
@@ -365,6 +376,9 @@ do_MBARRIER_INIT:   if (!ptx_barrier_init(t, i)) goto end; NEXT;
 do_MBARRIER_ARRIVE: if (!ptx_barrier_arrive(t, i)) goto end; NEXT;
 do_BULK_COPY:       if (!ptx_bulk_copy(t, i)) goto end; NEXT;
 do_BULK_STORE:      if (!ptx_bulk_store(t, i)) goto end; NEXT;
+do_MAPA:            r[i->d] = ptx_of_rank(A, U32(B)); NEXT;
+do_CLUSTER_ARRIVE:  arrive_at_cluster(t); NEXT;
+do_CLUSTER_WAIT:    if (t->cluster_phase == t->block->cluster->phase) goto end; NEXT;
 
 do_BRA:       JUMP(i->imm);
 do_BRA_IF:    if (A & 1) JUMP(i->imm); NEXT;

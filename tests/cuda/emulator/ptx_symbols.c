@@ -122,8 +122,10 @@ uint32_t ptx_new_slot(ptx_parser *p, uint64_t first_value) {
 uint32_t ptx_new_slots(ptx_parser *p, uint32_t count) {
   uint64_t poison;
   memset(&poison, POISON, sizeof poison);
-  uint32_t first = p->function->slot_count;
+  ptx_function *f = p->function;
+  uint32_t first = f->slot_count;
   for (uint32_t i = 0; i < count; i++) ptx_new_slot(p, poison);
+  if (f->register_count == first) f->register_count += count;
   return first;
 }
 
@@ -178,7 +180,7 @@ ptx_ins *ptx_emit(ptx_parser *p, ptx_op op) {
   f->code = ptx_grow(p->module, f->code, f->code_count, &p->code_capacity, sizeof *f->code);
   ptx_ins *ins = &f->code[f->code_count++];
   *ins = (ptx_ins){.op = (uint16_t)op, .mod = (uint16_t)p->mod, .line = p->word_line};
-  if (op >= PTX_OP_BARRIER || op == PTX_OP_CALL) f->waits = true;
+  if (op >= PTX_OP_BARRIER || op == PTX_OP_CALL || op == PTX_OP_CLUSTER_WAIT) f->waits = true;
   return ins;
 }
 

@@ -138,6 +138,19 @@ static void numbered_barriers(void **state) {
   for (uint32_t i = 0; i < 64; i++) assert_int_equal(out[i], 1063 - i);
 }
 
+/* A warp that waits in a loop for what comes behind a barrier of two others. */
+static void barriers_open_while_others_go_on(void **state) {
+  uint32_t out[2];
+  (void)state;
+  begin();
+  run("",
+      "setp.lt.u32 %q0, %t, 64; @%q0 bra meet; wait: ld.relaxed.gpu.global.u32 %r0, [%p0]; setp.ne.u32 %q1, %r0, 64; "
+      "@%q1 bra wait;\n"
+      "st.global.u32 [%p0+4], 9; bra done; meet: bar.sync 1, 64; red.global.add.u32 [%p0], 1; done: bar.sync 0;",
+      1, 96, 0, out, sizeof out);
+  assert_int_equal(out[1], 9);
+}
+
 static void barrier_reductions(void **state) {
   uint32_t out[3];
   (void)state;
@@ -217,6 +230,7 @@ int test_control(void) {
                                      cmocka_unit_test(spaces),
                                      cmocka_unit_test(atomics),
                                      cmocka_unit_test(numbered_barriers),
+                                     cmocka_unit_test(barriers_open_while_others_go_on),
                                      cmocka_unit_test(barrier_reductions),
                                      cmocka_unit_test(barriers_without_the_ended),
                                      cmocka_unit_test(threads_take_turns),
