@@ -265,10 +265,10 @@ def described_matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: t
 
 
 @triton.jit
-def first_line_matmul(a, b, out, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def first_line_matmul(a, b, out, first, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Blocks of a end with its first line."""
     sums = tl.zeros((BM, BN), dtype=tl.float32)
-    for k in range(0, K, BK):
+    for k in range(first, K, BK):
         sums = tl.dot(a.load([1 - BM, k]), b.load([k, 0]), sums)
     tl.store(out + tl.arange(0, BM)[:, None] * BN + tl.arange(0, BN)[None, :], sums)
 
@@ -410,14 +410,15 @@ def run_described_matmul(device, dtype, m, n, k, blocks, warps=4, stages=3, how=
     return c.cpu(), (a.cpu().float() @ b.cpu().float().t()).to(dtype)
 
 
-def run_first_line_matmul(device, pitch, k=72, blocks=(64, 32, 16)):
+def run_first_line_matmul(device, pitch=72, first=0, k=72, blocks=(64, 32, 16)):
     torch.manual_seed(0)
     bm, bn, bk = blocks
     a, b = torch.randn(2, k).half().to(device), torch.randn(k, bn).half().to(device)
     out, expected = torch.empty(bm, bn, device=device), torch.zeros(bm, bn)
-    first_line_matmul[(1,)](TensorDescriptor(a, [2, k], [pitch, 1], [bm, bk]), TensorDescriptor.from_tensor(b, [bk, bn]), out, k,
+    first_line_matmul[(1,)](TensorDescriptor(a, [2, k], [pitch, 1], [bm, bk]), TensorDescriptor.from_tensor(b, [bk, bn]), out, first, k,
                             BM=bm, BN=bn, BK=bk)  # fmt: skip
-    expected[-1] = a[0].cpu().float() @ b.cpu().float()
+    first = max(first, 0)
+    expected[-1] = a[0, first:].cpu().float() @ b[first:].cpu().float()
     return out.cpu(), expected
 
 
@@ -529,9 +530,9 @@ def test_products_of_what_the_host_describes(how):
     torch.testing.assert_close(out, expected)
 
 
-@pytest.mark.parametrize("pitch", [72, 1 << 39])
-def test_blocks_may_begin_outside(pitch):
-    out, expected = run_first_line_matmul("cpu", pitch)
+@pytest.mark.parametrize(("pitch", "first"), [(72, 0), (1 << 39, 0), (72, 16), (72, 1), (72, 12), (72, -20)])
+def test_blocks_may_begin_outside_and_anywhere(pitch, first):
+    out, expected = run_first_line_matmul("cpu", pitch, first)
     torch.testing.assert_close(out, expected)
 
 
