@@ -1,21 +1,29 @@
 /* Loads of tile kernels that the copy engine brings (sm_90): boxes of tensors, whose maps are arguments.
  *
- * In: loads of rings (ptx_tile_rings.c) that are boxes of tensors which the kind says there are maps of. One thread
- * asks for a round's boxes, all threads wait at its slot's barrier, at which each ring of the loop arrives once a
- * round, and its bytes. A round that is not there is neither asked nor waited for, so a barrier's phases are those of
+ * In: loads of rings (ptx_tile_rings.c) that are boxes of tensors which the kind says there are maps of, and begin at
+ * whole pieces of 16 bytes of their lines, as all boxes of the engine have to: others are an illegal instruction. One
+ * thread asks for a round's boxes, all threads wait at its slot's barrier, at which each ring of the loop arrives once
+ * a round, and its bytes. A round that is not there is neither asked nor waited for, so a barrier's phases are those of
  * its slot's rounds, in all loops that the loop is in. Test: tests/cuda/test_tiles.py. */
 #include "codegen/ptx_bulk.h"
 #include "codegen/ptx_groups.h"
 #include "codegen/ptx_tile_internal.h"
 
+enum { PIECE = 16 };
+
 static const wk__tile_instr *tensor_of(const tile_writer *w, wk__tile load) {
   return instr_at(w, instr_at(w, instr_at(w, load)->operands[3])->operands[0]);
+}
+
+static bool begins_at_piece(const tile_writer *w, wk__tile load) {
+  wk__tile along_lines = instr_at(w, instr_at(w, load)->operands[3])->operands[1 + tensor_of(w, load)->axis];
+  return progress_of(w, along_lines, -1, 0, 0).zeros >= log2_of(PIECE / wk__dtypes[type_at(w, load)->dtype].size);
 }
 
 static bool has_map(const tile_writer *w, wk__tile load) {
   if (!instr_at(w, load)->operands[3]) return false;
   int64_t number = tensor_of(w, load)->number.i;
-  return number < WK__TILE_TENSORS && w->kind->maps >> number & 1;
+  return number < WK__TILE_TENSORS && w->kind->maps >> number & 1 && begins_at_piece(w, load);
 }
 
 bool may_be_boxed(const tile_writer *w, wk__tile load) {

@@ -106,6 +106,12 @@ def test_a_kernel_is_launched_with_tensors_of_both_kinds_in_turn():
         torch.testing.assert_close(out, expected)
 
 
+@pytest.mark.parametrize(("pitch", "first"), [(72, 0), (1 << 39, 0), (72, 16), (72, 1), (72, 12), (72, -20)])
+def test_blocks_may_begin_outside_and_anywhere(pitch, first):
+    out, expected = kernels.run_first_line_matmul("cuda", pitch, first)
+    torch.testing.assert_close(out, expected)
+
+
 @pytest.mark.parametrize(("s", "d", "bm", "bn", "warps", "stages"), [
     (128, 64, 64, 64, 4, 3), (256, 64, 128, 32, 8, 4), (128, 128, 128, 64, 8, 2), (64, 16, 64, 16, 4, 1)])  # fmt: skip
 def test_attention_of_what_the_host_describes(s, d, bm, bn, warps, stages):
@@ -172,6 +178,7 @@ def test_products_are_of_warpgroups_where_the_device_has_them(how, k, stages, ex
     ('run_described_matmul("cuda", torch.half, 70, 40, 32, (64, 32, 16), how="pointers")',
      {"cp.async.bulk.tensor", "cp.async.wait_group 1"}),
     ('run_described_matmul("cuda", torch.half, 70, 40, 24, (64, 32, 16), stages=1)', {"cp.async.bulk.tensor"}),
+    ('run_first_line_matmul("cuda", first=16)', {"cp.async.bulk.tensor"}),
     ('run_described_attention("cuda")', {"cp.async.bulk.tensor"}),
     ('run_persistent_matmul("cuda", 64, 72, 80, (64, 64, 32), 4, 3)', {"cp.async.bulk.tensor"}),
 ])  # fmt: skip

@@ -265,6 +265,15 @@ def described_matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: t
 
 
 @triton.jit
+def first_line_matmul(a, b, out, first, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Blocks of a end with its first line."""
+    sums = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(first, K, BK):
+        sums = tl.dot(a.load([1 - BM, k]), b.load([k, 0]), sums)
+    tl.store(out + tl.arange(0, BM)[:, None] * BN + tl.arange(0, BN)[None, :], sums)
+
+
+@triton.jit
 def described_attention(q, k, v, out, S, H, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     for head in range(tl.program_id(1), H, tl.num_programs(1)):
         first = head * S
@@ -401,6 +410,18 @@ def run_described_matmul(device, dtype, m, n, k, blocks, warps=4, stages=3, how=
     return c.cpu(), (a.cpu().float() @ b.cpu().float().t()).to(dtype)
 
 
+def run_first_line_matmul(device, pitch=72, first=0, k=72, blocks=(64, 32, 16)):
+    torch.manual_seed(0)
+    bm, bn, bk = blocks
+    a, b = torch.randn(2, k).half().to(device), torch.randn(k, bn).half().to(device)
+    out, expected = torch.empty(bm, bn, device=device), torch.zeros(bm, bn)
+    first_line_matmul[(1,)](TensorDescriptor(a, [2, k], [pitch, 1], [bm, bk]), TensorDescriptor.from_tensor(b, [bk, bn]), out, first, k,
+                            BM=bm, BN=bn, BK=bk)  # fmt: skip
+    first = max(first, 0)
+    expected[-1] = a[0, first:].cpu().float() @ b[first:].cpu().float()
+    return out.cpu(), expected
+
+
 def run_described_attention(device, s=128, d=64, bm=64, bn=32, warps=4, stages=3, programs=2):
     """Of two heads; one program after the other makes both where there is one: the first head's values are infinite then."""
     torch.manual_seed(0)
@@ -506,6 +527,12 @@ def test_tiles_in_turn_and_loads_by_hand():
 @pytest.mark.parametrize("how", ["boxes", "lines", "address", "pointers"])
 def test_products_of_what_the_host_describes(how):
     out, expected = run_described_matmul("cpu", torch.float16, 70, 40, 24, (32, 32, 16), how=how)
+    torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize(("pitch", "first"), [(72, 0), (1 << 39, 0), (72, 16), (72, 1), (72, 12), (72, -20)])
+def test_blocks_may_begin_outside_and_anywhere(pitch, first):
+    out, expected = run_first_line_matmul("cpu", pitch, first)
     torch.testing.assert_close(out, expected)
 
 
