@@ -18,11 +18,6 @@ int wk__ptx_group_part(wk__ptx_text *t, int description, int bytes) {
   return d;
 }
 
-void wk__ptx_group_stay(wk__ptx_text *t, int word) {
-  int never = wk__ptx_predicate(t);
-  wk__ptx_say(t, "setp.gt.u32 %%p%d, %%r%d, %d;\n\t@%%p%d trap", never, word, WK__GROUP_NEVER, never);
-}
-
 /* Integers have no signs of factors, and elements of two bytes alone may lie across k. */
 static void finish(wk__string *code, const wk__ptx_group_product *p) {
   wk__string_printf(code, "%%p%d", p->adds);

@@ -13,9 +13,6 @@
 enum { WK__GROUP_ROWS = 64, WK__GROUP_COLUMNS = 256, WK__GROUP_SLICE = 32, WK__GROUP_ATOM = 1024 };
 /* SLICE: bytes of k that one instruction multiplies; COLUMNS: at most; ATOM: where matrices may begin. */
 
-/* Bytes of a line, of so many that lie together. */
-static inline int wk__ptx_group_line(int64_t bytes) { return (int)(bytes < 128 ? bytes : 128); }
-
 /* Where byte `bytes` of lines without panels lies; of two places without common bits: the exclusive or of theirs. */
 static inline int wk__ptx_group_swizzled(int bytes, int line) { return bytes ^ ((bytes >> 7 & (line / 16 - 1)) << 4); }
 
@@ -23,12 +20,6 @@ static inline int wk__ptx_group_swizzled(int bytes, int line) { return bytes ^ (
  * count where lines lie across k. A part of it begins so many bytes further. */
 int wk__ptx_group_describe(wk__ptx_text *t, int address, int line, int panel);
 int wk__ptx_group_part(wk__ptx_text *t, int description, int bytes);
-
-/* What stands in front of this is done before what waits behind it, as the compiler of PTX has no reason to do: it
- * moves a wait for products up to where nothing but they are needed, in front of all that could be computed meanwhile.
- * It does not move one in front of a trap that may be one for all it knows. `word`: never above WK__GROUP_NEVER. */
-enum { WK__GROUP_NEVER = 1 << 20 };
-void wk__ptx_group_stay(wk__ptx_text *t, int word);
 
 typedef struct wk__ptx_group_product {
   int columns, depth;             /* depth: elements of SLICE bytes */

@@ -362,7 +362,6 @@ wk_status wk__ptx_write_product(const wk__ptx_product *p, const wk__ptx_behind *
                       .args = WK__PRODUCT_ARGS + more,
                       .threads = out->threads,
                       .blocks = p->adds ? 6 : wk__ptx_product_blocks(p),
-                      .cluster = p->adds ? 0 : p->cluster,
                       .warpgroups = p->warpgroups && !p->adds,
                       .float8 = wk__ptx_is_float8((wk__ptx_element)p->a) || wk__ptx_is_float8((wk__ptx_element)p->c),
                       .tables = w->tables.text};

@@ -9,11 +9,10 @@
  * Tiles of A and B come into a ring of stages in shared memory, of which some are on their way while one is
  * multiplied. On sm_90 the copy engine brings them (TMA): a block makes tile after tile; one
  * thread asks for what the next steps need, and two warpgroups multiply it by wgmma. A finished tile is
- * stored from shared memory while the next one is multiplied. Two blocks may be a cluster, which reads B once.
- * Otherwise a block makes one tile, whose operands its threads copy by cp.async, and multiplies by mma.sync (from sm_80
- * on, float8 from sm_89 on). Either operand may lie along k or across it; bytes, and floats for wgmma, along it alone.
- * Where tiles are few, k is split among blocks, which leave f32 sums; a second kernel adds them in their order, so
- * results are the same bits every time.
+ * stored from shared memory while the next one is multiplied. Otherwise a block makes one tile, whose operands its
+ * threads copy by cp.async, and multiplies by mma.sync (from sm_80 on, float8 from sm_89 on). Either operand may lie
+ * along k or across it; bytes, and floats for wgmma, along it alone. Where tiles are few, k is split among blocks,
+ * which leave f32 sums; a second kernel adds them in their order, so results are the same bits every time.
  *
  * float8 has scales, of matrices or of A's rows and B's columns: a sum is multiplied by the product of both. Tensor
  * cores add products of float8 with fewer bits than f32 has; unless `fast` allows that, what they add is 32 of k
@@ -85,7 +84,6 @@ typedef struct wk__ptx_product {
   uint8_t dims;     /* of images; else 0 */
   uint8_t groups;   /* wk__product_groups; all three of one type, with neither row, beta, scales nor splits */
   uint16_t columns; /* of a tile: 128; of wgmma 64, 192 and 256, too */
-  uint16_t cluster; /* 2: blocks with tiles one below the other share B, which the copy engine brings; else 0 */
 } wk__ptx_product;
 enum { WK__PRODUCT_ROWS = 128, WK__PRODUCT_LINE = 128 }; /* of a tile; bytes of k */
 /* Elements of a tile along k. */
@@ -146,14 +144,13 @@ typedef enum wk__ptx_product_arg {
   WK__PRODUCT_STEPS, /* of k, of a split */
   WK__PRODUCT_BATCHES,
   WK__PRODUCT_SPLITS,
-  WK__PRODUCT_ITEMS,   /* for the copy engine: tiles, or a cluster's, of all splits and batches */
+  WK__PRODUCT_ITEMS,   /* for the copy engine: tiles, of all splits and batches */
   WK__PRODUCT_SCALE_A, /* addresses of f32 */
   WK__PRODUCT_SCALE_B,
   WK__PRODUCT_ENDS, /* of groups: int32, ascending */
   WK__PRODUCT_GROUPS,
   /* For the copy engine tensor maps of the driver, 16 words each at multiples of 64 bytes: (batch, slow dim, fast dim)
-   * in boxes of a line along the fast one, and of a whole tile along k or a step's depth across it, of a cluster's B
-   * half of that, or of 16 rows of C.
+   * in boxes of a line along the fast one, and of a whole tile along k or a step's depth across it, or of 16 rows of C.
    */
   WK__PRODUCT_MAP_A = 32,
   WK__PRODUCT_MAP_B = 48,

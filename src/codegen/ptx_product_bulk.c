@@ -5,12 +5,8 @@
  * do; a waiter knows the parity of the round that it waits for. Results that are staged (ptx_product_results.c) are
  * stored by the copy engine, too, from each warp's share of shared memory, while the next tile is multiplied. Where a
  * nest's work is to be done on them each warp does it on its share, some between any two steps of the next tile; what
- * those leave over, and the last tile, follow by themselves.
- *
- * The blocks of a cluster have the same steps of tiles one below the other. Each brings half of B's lines to both, so a
- * stage is empty when the warps of both have read it, and no block ends before the other. Tests:
- * tests/cuda/test_products.py, tests/cuda/test_behind.py, tests/cuda/test_grouped_products.py. */
-#include "codegen/ptx_bulk.h"
+ * those leave over, and the last tile, follow by themselves. Tests: tests/cuda/test_products.py,
+ * tests/cuda/test_behind.py, tests/cuda/test_grouped_products.py. */
 #include "codegen/ptx_product_internal.h"
 
 typedef product_writer writer;
@@ -18,8 +14,7 @@ typedef product_writer writer;
 enum { COPIES = 256, WARPS = COPIES / 32, THREADS = COPIES + 32 }; /* COPIES: the first thread of the ninth warp */
 /* With a nest there are twelve warps: registers of a thread are taken from one warpgroup and given to two. */
 enum { THREADS_OF_NEST = COPIES + 128, REGISTERS_OF_NEST = 232, REGISTERS_OF_COPIES = 40 };
-enum { CLUSTER = 2 };
-enum { MOST_SHARED = 227 * 1024, ATOM = 1024, BARRIER = WK__BULK_BARRIER, MOST_STAGES = 6 };
+enum { MOST_SHARED = 227 * 1024, ATOM = 1024, BARRIER = 8, MOST_STAGES = 6 };
 
 static int word(writer *w) { return product_word(w); }
 
@@ -66,11 +61,14 @@ static int stage_at(writer *w, const place *p) {
 static int full_at(writer *w, const place *p) { return TWO("add.u32", w->end, WITH("shl.b32", p->slot, 3)); }
 static int empty_at(writer *w, const place *p) { return WITH("add.u32", full_at(w, p), w->stages * BARRIER); }
 
-static void wait(writer *w, int barrier, int parity) { wk__ptx_bulk_wait(&w->text, barrier, parity, w->p->cluster); }
+static void wait(writer *w, int barrier, int parity) {
+  int again = w->text.labels++, done = wk__ptx_predicate(&w->text);
+  wk__ptx_label(&w->text, again);
+  SAY("mbarrier.try_wait.parity.shared::cta.b64 %%p%d, [%%r%d], %%r%d", done, barrier, parity);
+  SAY("@!%%p%d bra L%d", done, again);
+}
 
 /* ---- what both roles know ---- */
-
-static void meet_cluster(writer *w) { SAY("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire"); }
 
 /* Barriers begin empty; no thread waits before all are there. */
 static void begin(writer *w) {
@@ -84,22 +82,12 @@ static void begin(writer *w) {
   w->end = WITH("add.u32", w->staging, staging_bytes(w->p));
   SAY("setp.ne.u32 %%p%d, %%r%d, 0;\n\t@%%p%d bra L%d", not_first, w->tid, not_first, others);
   for (int s = 0; s < w->stages; s++) {
-    wk__ptx_bulk_begin(t, -1, w->end, s * BARRIER, 1);
-    wk__ptx_bulk_begin(t, -1, w->end, (w->stages + s) * BARRIER, w->p->cluster ? WARPS * CLUSTER : WARPS);
+    SAY("mbarrier.init.shared::cta.b64 [%%r%d+%d], 1", w->end, s * BARRIER);
+    SAY("mbarrier.init.shared::cta.b64 [%%r%d+%d], %d", w->end, (w->stages + s) * BARRIER, WARPS);
   }
   SAY("fence.mbarrier_init.release.cluster");
   wk__ptx_label(t, others);
-  if (w->p->cluster)
-    w->rank = wk__ptx_special(t, "%cluster_ctarank"), meet_cluster(w);
-  else
-    SAY("bar.sync 0");
-}
-
-static int halved(writer *w, int count) { return WITH("shr.u32", count, 1); }
-
-/* Of a row of tiles that is two. */
-static void take_part(writer *w) {
-  w->row0 = TWO("add.u32", WITH("mul.lo.u32", w->row0, CLUSTER), WITH("mul.lo.u32", w->rank, ROWS));
+  SAY("bar.sync 0");
 }
 
 /* An item is a tile of a split of a batch, or of a group. The branch is taken where there is none, as the predicate
@@ -115,12 +103,10 @@ static int find_item(writer *w, int item, int otherwise) {
   SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", none, item, wk__ptx_arg_word(t, WK__PRODUCT_ITEMS));
   SAY("@%%p%d bra L%d", none, otherwise);
   int tiles_m = wk__ptx_arg_word(t, WK__PRODUCT_TILES_M), tiles_n = wk__ptx_arg_word(t, WK__PRODUCT_TILES_N);
-  if (w->p->cluster) tiles_m = halved(w, WITH("add.u32", tiles_m, CLUSTER - 1));
   int tiles = TWO("mul.lo.u32", tiles_m, tiles_n), rest = TWO("div.u32", item, tiles),
       splits = wk__ptx_arg_word(t, WK__PRODUCT_SPLITS);
   w->split = TWO("rem.u32", rest, splits), w->batch = TWO("div.u32", rest, splits);
   wk__product_find_tile(w, TWO("rem.u32", item, tiles), tiles_m, tiles_n);
-  if (w->p->cluster) take_part(w);
   wk__product_find_steps(w);
   return none;
 }
@@ -128,14 +114,12 @@ static int find_item(writer *w, int item, int otherwise) {
 static int first_item(writer *w) {
   int item = word(w);
   SAY("mov.u32 %%r%d, %%ctaid.x", item);
-  if (w->p->cluster) SAY("shr.u32 %%r%d, %%r%d, 1", item, item);
   w->step = word(w), w->copy_k = word(w);
   return item;
 }
 
 static void next_item(writer *w, int item) {
-  int blocks = wk__ptx_special(&w->text, "%nctaid.x");
-  SAY("add.u32 %%r%d, %%r%d, %%r%d", item, item, w->p->cluster ? halved(w, blocks) : blocks);
+  SAY("add.u32 %%r%d, %%r%d, %%r%d", item, item, wk__ptx_special(&w->text, "%nctaid.x"));
 }
 
 /* ---- the thread that asks for operands, of groups with its warp, which looks for tiles ---- */
@@ -148,40 +132,41 @@ static int batch_of(writer *w, int arg) {
   return batch;
 }
 
+static int map_of(writer *w, int arg) {
+  int map = wk__ptx_long(&w->text);
+  SAY("mov.b64 %%d%d, args;\n\tadd.s64 %%d%d, %%d%d, %d;\n\tcvta.param.u64 %%d%d, %%d%d", map, map, map, 8 * arg, map,
+      map);
+  return map;
+}
+
 typedef struct source {
   int map;   /* long */
   int batch; /* word */
   int first; /* word: of the tile, along m or n */
   int extent;
   bool across;
-  int blocks; /* half: a bit for each block of the cluster, which all get this one's share of the lines; -1: none */
 } source;
 
-/* A box of so many lines, or the block's share of them. */
-static void ask(writer *w, int to, int offset, const source *s, int fast, int slow, int lines, int full) {
-  int at = WITH("add.u32", to, offset);
-  if (s->blocks >= 0) {
-    int first = WITH("mul.lo.u32", w->rank, lines / CLUSTER);
-    at = TWO("add.u32", at, WITH("mul.lo.u32", first, LINE)), slow = TWO("add.u32", slow, first);
-  }
-  wk__ptx_bulk_box box = {s->map, fast, slow, s->batch, s->blocks};
-  wk__ptx_bulk_copy(&w->text, -1, &box, at, full);
+static void ask(writer *w, int to, int offset, const source *s, int fast, int slow, int full) {
+  SAY("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%%r%d], [%%d%d, {%%r%d, %%r%d, "
+      "%%r%d}], [%%r%d]",
+      WITH("add.u32", to, offset), s->map, fast, slow, s->batch, full);
 }
 
 static void ask_for(writer *w, const source *s, int to, int full) {
   if (!s->across) {
-    ask(w, to, 0, s, w->copy_k, s->first, s->extent, full);
+    ask(w, to, 0, s, w->copy_k, s->first, full);
     return;
   }
   int depth = product_depth(w), line = LINE / product_item(w);
   for (int p = 0; p < s->extent / line; p++)
-    ask(w, to, p * depth * LINE, s, WITH("add.u32", s->first, line * p), w->copy_k, depth, full);
+    ask(w, to, p * depth * LINE, s, WITH("add.u32", s->first, line * p), w->copy_k, full);
 }
 
 static void ask_for_step(writer *w, const place *ring, const source *a, const source *b) {
   int full = full_at(w, ring), to = stage_at(w, ring);
   wait(w, empty_at(w, ring), ring->parity);
-  wk__ptx_bulk_expect(&w->text, -1, full, product_stage_bytes(w));
+  SAY("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%%r%d], %d", full, product_stage_bytes(w));
   ask_for(w, a, to, full);
   ask_for(w, b, WITH("add.u32", to, ROWS * LINE), full);
   SAY("add.u32 %%r%d, %%r%d, %d", w->copy_k, w->copy_k, product_depth(w));
@@ -207,14 +192,11 @@ static void write_copies(writer *w) {
   else
     SAY("@%%p%d bra L%d", other, end);
   place ring = begin_ring(w, 1); /* the round before the first one counts as read */
-  int blocks = w->p->cluster ? wk__ptx_halves(t, 1) : -1;
-  if (w->p->cluster) SAY("mov.b16 %%h%d, %d", blocks, (1 << CLUSTER) - 1);
-  int item = first_item(w), map_a = wk__ptx_bulk_map(&w->text, WK__PRODUCT_MAP_A),
-      map_b = wk__ptx_bulk_map(&w->text, WK__PRODUCT_MAP_B);
+  int item = first_item(w), map_a = map_of(w, WK__PRODUCT_MAP_A), map_b = map_of(w, WK__PRODUCT_MAP_B);
   wk__ptx_label(t, tiles);
   find_item(w, item, end);
-  source a = {map_a, batch_of(w, WK__PRODUCT_A), w->row0, ROWS, w->p->a_across, -1},
-         b = {map_b, batch_of(w, WK__PRODUCT_B), w->column0, w->p->columns, w->p->b_across, blocks};
+  source a = {map_a, batch_of(w, WK__PRODUCT_A), w->row0, ROWS, w->p->a_across},
+         b = {map_b, batch_of(w, WK__PRODUCT_B), w->column0, w->p->columns, w->p->b_across};
   if (w->p->groups)
     SAY("setp.eq.or.u32 %%p%d, %%r%d, 0, %%p%d;\n\t@%%p%d bra L%d", no_steps, w->steps, other, no_steps, none);
   ask_for_tile(w, &ring, &a, &b);
@@ -223,26 +205,13 @@ static void write_copies(writer *w) {
   next_item(w, item);
   SAY("bra L%d", tiles);
   wk__ptx_label(t, end);
-  if (w->p->cluster) meet_cluster(w);
   SAY("ret");
 }
 
 /* ---- the warps that multiply ---- */
 
-/* A lane of each warp, or one for each block of the cluster, that says when a stage is read: a predicate. */
-static int choose_lanes(writer *w) {
-  int lanes = wk__ptx_predicate(&w->text);
-  SAY("setp.lt.u32 %%p%d, %%r%d, %d", lanes, w->lane, w->p->cluster ? CLUSTER : 1);
-  return lanes;
-}
-
-static void arrive(writer *w, int barrier, int lanes) {
-  if (!w->p->cluster) {
-    SAY("@%%p%d mbarrier.arrive.shared::cta.b64 _, [%%r%d]", lanes, barrier);
-    return;
-  }
-  int theirs = TWO("mapa.shared::cluster.u32", barrier, WITH("and.b32", w->lane, CLUSTER - 1));
-  SAY("@%%p%d mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%%r%d]", lanes, theirs);
+static void arrive(writer *w, int barrier, int predicate) {
+  SAY("@%%p%d mbarrier.arrive.shared::cta.b64 _, [%%r%d]", predicate, barrier);
 }
 
 /* The tile before, as far as it is done: pieces from `next` on are left. */
@@ -286,7 +255,7 @@ static void keep(writer *w, const before *b) {
 }
 
 /* A tile's steps of which tensor cores add one at a time, from zero. */
-static void write_steps_in_parts(writer *w, const place *ring, int lanes) {
+static void write_steps_in_parts(writer *w, const place *ring, int first_lane) {
   wk__ptx_text *t = &w->text;
   int loop = t->labels++, adds = wk__ptx_predicate(t), more = wk__ptx_predicate(t), count = w->groups * 4;
   for (int i = 0; i < count; i++) SAY("mov.b32 %%r%d, 0", w->sums + i);
@@ -296,7 +265,7 @@ static void write_steps_in_parts(writer *w, const place *ring, int lanes) {
   SAY("setp.ne.u32 %%p%d, 0, 0", adds);
   wk__product_multiply(w, w->parts, adds);
   SAY("wgmma.wait_group.sync.aligned 0");
-  arrive(w, empty_at(w, ring), lanes);
+  arrive(w, empty_at(w, ring), first_lane);
   next_slot(w, ring);
   for (int i = 0; i < count; i++) SAY("add.f32 %%r%d, %%r%d, %%r%d", w->sums + i, w->sums + i, w->parts + i);
   SAY("add.u32 %%r%d, %%r%d, 1;\n\tsetp.lt.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", w->step, w->step, more, w->step,
@@ -326,7 +295,7 @@ static void begin_sums_of_group(writer *w, int none) {
 }
 
 /* A tile's steps. A stage is empty when the products of the next one have begun and its own are done. */
-static void write_steps(writer *w, const place *ring, const before *b, int lanes) {
+static void write_steps(writer *w, const place *ring, const before *b, int first_lane) {
   wk__ptx_text *t = &w->text;
   int loop = t->labels++, skip = t->labels++, none = t->labels++, adds = wk__ptx_predicate(t),
       more = wk__ptx_predicate(t), last = word(w), release = wk__ptx_predicate(t);
@@ -343,20 +312,20 @@ static void write_steps(writer *w, const place *ring, const before *b, int lanes
     wk__ptx_label(t, skip);
   }
   SAY("wgmma.wait_group.sync.aligned 1");
-  SAY("setp.ne.and.u32 %%p%d, %%r%d, 0, %%p%d", release, w->step, lanes);
+  SAY("setp.ne.and.u32 %%p%d, %%r%d, 0, %%p%d", release, w->step, first_lane);
   arrive(w, last, release);
   SAY("mov.b32 %%r%d, %%r%d", last, empty_at(w, ring));
   next_slot(w, ring);
   SAY("add.u32 %%r%d, %%r%d, 1;\n\tsetp.lt.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", w->step, w->step, more, w->step,
       w->steps, more, loop);
   SAY("wgmma.wait_group.sync.aligned 0");
-  arrive(w, last, lanes);
+  arrive(w, last, first_lane);
   wk__ptx_label(t, none);
 }
 
 /* Panels of 16 lines. */
 static void store_by_engine(writer *w, const product_lines *lines, int first_lane) {
-  int map = wk__ptx_bulk_map(&w->text, WK__PRODUCT_MAP_C), batch = w->p->groups ? batch_of(w, WK__PRODUCT_C) : w->batch;
+  int map = map_of(w, WK__PRODUCT_MAP_C), batch = w->p->groups ? batch_of(w, WK__PRODUCT_C) : w->batch;
   SAY("fence.proxy.async.shared::cta;\n\tbar.warp.sync 0xffffffff");
   for (int p = 0; p < wk__product_panels(w); p++)
     SAY("@%%p%d cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%%d%d, {%%r%d, %%r%d, %%r%d}], [%%r%d]",
@@ -407,15 +376,14 @@ static void write_products(writer *w) {
   w->warp_row = WITH("shl.b32", w->warp, 4), w->warp_column = word(w);
   SAY("mov.b32 %%r%d, 0", w->warp_column);
   place ring = begin_ring(w, 0);
-  int lanes = choose_lanes(w);
   before b = nothing_before(w);
   int item = first_item(w);
   wk__ptx_label(t, tiles);
   int none = find_item(w, item, rest);
   if (wk__ptx_adds_parts(w->p))
-    write_steps_in_parts(w, &ring, lanes);
+    write_steps_in_parts(w, &ring, first_lane);
   else
-    write_steps(w, &ring, &b, lanes);
+    write_steps(w, &ring, &b, first_lane);
   wk__ptx_label(t, rest);
   if (w->behind) do_rest(w, &b);
   SAY("@%%p%d bra L%d", none, end);
@@ -429,7 +397,6 @@ static void write_products(writer *w) {
   SAY("bra L%d", tiles);
   wk__ptx_label(t, end);
   if (by_engine) SAY("@%%p%d cp.async.bulk.wait_group 0", first_lane);
-  if (w->p->cluster) meet_cluster(w);
   SAY("ret");
 }
 

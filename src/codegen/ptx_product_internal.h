@@ -42,7 +42,6 @@ typedef struct product_writer {
   int tid, lane, warp;
   int m, n, k, row0, column0, batch;   /* words */
   int split;                           /* word: which part of k */
-  int rank;                            /* word: of the block in its cluster */
   int low;                             /* word: of a group its first row, column or k; its end is m, n or k */
   int place_rows[4], place_columns[4]; /* as of attention */
   int place_floats[4];                 /* words: of single floats of an operand that lies across k */

@@ -75,10 +75,8 @@ char *wk__ptx_finish(wk__ptx_text *t, const wk__ptx_module *m) {
     wk__string_printf(&s, ".version 7.8\n.target sm_%d\n.address_size 64\n", m->capability < 80 ? 70 : 80);
   if (m->tables) wk__string_append(&s, m->tables);
   wk__string_append(&s, ".extern .shared .align 128 .b8 memory[];\n");
-  wk__string_printf(&s, ".visible .entry %s(.param .align 64 .b8 args[%d])\n.maxntid %d\n.minnctapersm %d\n", m->entry,
-                    8 * m->args, m->threads, m->blocks);
-  if (m->cluster) wk__string_printf(&s, ".explicitcluster\n.reqnctapercluster %d, 1, 1\n", m->cluster);
-  wk__string_append(&s, "{\n");
+  wk__string_printf(&s, ".visible .entry %s(.param .align 64 .b8 args[%d])\n.maxntid %d\n.minnctapersm %d\n{\n",
+                    m->entry, 8 * m->args, m->threads, m->blocks);
   wk__string_printf(&s, "\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%d<%d>;\n\t.reg .pred %%p<%d>;\n\t.reg .b16 %%h<%d>;\n",
                     t->words + 1, t->longs + 1, t->predicates + 1, t->halves + 1);
   wk__string_append(&s, code);

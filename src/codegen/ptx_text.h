@@ -37,7 +37,6 @@ typedef struct wk__ptx_module {
   bool warpgroups;                       /* of sm_90's own instructions, which no other GPU has */
   bool float8;                           /* of instructions from sm_89 on, which take a newer driver */
   const char *tables;                    /* declarations; NULL: none */
-  int cluster;                           /* blocks of a cluster, along x; 0: there are none */
 } wk__ptx_module;
 char *wk__ptx_finish(wk__ptx_text *t, const wk__ptx_module *m) WK_MUST_USE;
 

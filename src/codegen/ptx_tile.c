@@ -263,6 +263,8 @@ static wk__tile emit_sets(tile_writer *w, wk__tile v) {
   return end;
 }
 
+static int scalar_of(tile_writer *w, wk__tile v) { return value_in(w, v, layout_number(w, &(layout){0})); }
+
 static void leave_if_done(tile_writer *w, const wk__tile_instr *i, int index, int end) {
   int p = new_registers(w, CLASS_P, 1);
   bool up = instr_at(w, i->operands[2])->number.i > 0;

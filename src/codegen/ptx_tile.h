@@ -2,8 +2,8 @@
  * threads.
  *
  * In: a kernel, a compute capability, which arguments are multiples of 16. Out: a module with one entry "wick", whose
- * arguments are the kernel's, 8 bytes each (floats as doubles), and tensor maps behind them, and what a launch needs:
- * threads, bytes of shared memory, what the maps are of.
+ * arguments are the kernel's, 8 bytes each (floats as doubles), and what a launch needs: threads, bytes of shared
+ * memory.
  *
  * Where an element is, is a *layout*: each bit of its position in row-major order is a bit of a register's number or of
  * the thread's. So a transpose, a new dim or a broadcast moves nothing; other changes of layout, and reductions across
@@ -21,29 +21,13 @@ typedef struct wk__ptx_tile_kind {
   uint64_t multiples; /* arguments (bits) that are multiples of 16: addresses, sizes, strides */
   int capability;
   bool warpgroups; /* products by wgmma where blocks allow it */
-  uint32_t maps;   /* tensors (bits, by their numbers) that the copy engine can be told of */
   int shared_most; /* bytes that a block may have: stages of loops are so few that they fit */
 } wk__ptx_tile_kind;
-
-/* What the copy engine is told of a tensor: boxes of `lines` lines of `line` bytes. */
-typedef struct wk__ptx_tile_map {
-  uint8_t tensor; /* its number */
-  uint8_t dtype;  /* wk_dtype */
-  uint8_t axis;   /* along which its lines lie */
-  int16_t line, lines;
-} wk__ptx_tile_map;
-
-enum { WK__PTX_TILE_MAPS = 16, WK__PTX_MAP_WORDS = 16 };
 
 typedef struct wk__ptx_tile_kernel {
   char *text; /* owned */
   int threads, shared;
-  int map_count;
-  wk__ptx_tile_map maps[WK__PTX_TILE_MAPS];
 } wk__ptx_tile_kernel;
-
-/* The word of the arguments where tensor maps begin: behind a kernel's own, at a multiple of 64 bytes. */
-static inline int wk__ptx_tile_first_map(int parameters) { return (parameters + 7) / 8 * 8; }
 
 WK_MUST_USE wk_status wk__ptx_write_tile(const wk__tile_kernel *kernel, const wk__ptx_tile_kind *kind,
                                          wk__ptx_tile_kernel *out);

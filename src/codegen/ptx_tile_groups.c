@@ -63,7 +63,7 @@ static wk__tile root_of(const tile_writer *w, wk__tile v, bool *out_turned) {
 
 form group_form(const wk__tile_type *t, int fast) {
   form f = {{0}};
-  int item = wk__dtypes[t->dtype].size, line = wk__ptx_group_line(t->shape[fast] * item), first, count;
+  int item = wk__dtypes[t->dtype].size, line = (int)wk__min(128, t->shape[fast] * item), first, count;
   int in_line = log2_of(line / item), panel = t->shape[1 - fast] * line;
   bits_of_dim(t, fast, &first, &count);
   for (int b = 0; b < count; b++) f.bytes[first + b] = b < in_line ? item << b : panel << (b - in_line);
@@ -116,7 +116,7 @@ group_operand group_operand_of(const tile_writer *w, wk__tile dot, int o) {
   wk__tile laid_out = g.place == IN_RING ? w->rings[w->ring_of[g.root] - 1].load : g.root;
   int fast = w->own[laid_out] ? register_dim(t, &w->layouts[w->own[laid_out]]) : t->ndim - 1;
   g.form = group_form(t, fast);
-  g.line = wk__ptx_group_line(t->shape[fast] * wk__dtypes[t->dtype].size), g.panel = t->shape[1 - fast] * g.line;
+  g.line = (int)wk__min(128, t->shape[fast] * wk__dtypes[t->dtype].size), g.panel = t->shape[1 - fast] * g.line;
   g.across = (fast ^ turned) == o;
   return g;
 }
@@ -173,8 +173,6 @@ static void settle_up_to(tile_writer *w, int index) {
 void settle(tile_writer *w, wk__tile v) {
   for (int n = w->pending_count - 1; n >= 0; n--)
     if (w->pending[n] == v || w->sums_of[w->pending[n]] == v) {
-      const staged_loop *s = staged_of(w, loop_around(w, w->pending[n]));
-      if (s && s->postponed == w->pending[n]) wk__ptx_group_stay(&w->text, s->read);
       settle_up_to(w, n);
       return;
     }
@@ -201,7 +199,7 @@ bool changes_sums(const tile_writer *w, wk__tile loop, wk__tile end) {
   for (wk__tile v = instr_at(w, loop)->next; v != end; v = instr_at(w, v)->next) {
     if (instr_at(w, v)->op != WK__TILE_dot || !uses_groups(w, v)) continue;
     const wk__tile_instr *sums = instr_at(w, instr_at(w, v)->operands[2]);
-    if (sums->op != WK__TILE_carry && !wk__tile_is_zero(sums)) return true;
+    if (sums->op != WK__TILE_carry && !is_zero(sums)) return true;
   }
   return false;
 }
@@ -209,7 +207,7 @@ bool changes_sums(const tile_writer *w, wk__tile loop, wk__tile end) {
 /* Nothing but the next round's first copies writes to what it reads; registers of its first operand are written behind
  * the next round's first product. */
 bool is_deferred(const tile_writer *w, const staged_loop *s, wk__tile v) {
-  if (instr_at(w, v)->op != WK__TILE_dot || !uses_groups(w, v) || !w->sums_of[v] || v == s->postponed) return false;
+  if (instr_at(w, v)->op != WK__TILE_dot || !uses_groups(w, v) || !w->sums_of[v]) return false;
   for (int o = 0; o < 2; o++) {
     group_operand g = group_operand_of(w, v, o);
     if (g.place == PASSING || (g.place == KEPT && !w->kept[g.root])) return false;
@@ -261,7 +259,8 @@ static int origin_of(tile_writer *w, const staged_loop *s, const group_operand *
   if (g->place == IN_REGISTERS) return 0;
   if (g->place == KEPT && w->kept[g->root]) return WITH("add.u32", w->ring_base, w->kept[g->root] - 1);
   if (g->place != IN_RING) return -1;
-  return WITH("add.u32", s->from, w->rings[w->ring_of[g->root] - 1].offset);
+  int offset = w->kept_bytes + w->rings[w->ring_of[g->root] - 1].offset;
+  return WITH("add.u32", TWO("add.u32", w->ring_base, s->read), offset);
 }
 
 /* Bytes from an operand's begin to `along` rows or columns further, and to `k`. */
@@ -286,27 +285,12 @@ static int predicate_of(tile_writer *w, bool value) {
   return p;
 }
 
-static layout fragments_layout(const tile_writer *w, wk__tile v) {
-  return operand_layout(w, type_at(w, instr_at(w, v)->operands[0]), &w->layouts[w->own[v]], false);
-}
-
-int fragment_words(const tile_writer *w, wk__tile v) {
-  layout l = fragments_layout(w, v);
-  return registers_of(&l) / 2;
-}
-
-int pack_fragments(tile_writer *w, wk__tile v) {
-  layout l = fragments_layout(w, v);
-  return pack_pairs(w, value_in(w, instr_at(w, v)->operands[0], layout_number(w, &l)), registers_of(&l));
-}
-
-/* 64 rows and up to 256 columns at a time. */
-void multiply_by_groups(tile_writer *w, wk__tile v, const group_operand g[2], const int origins[2], int words, int sums,
-                        bool adds) {
+/* All of a product: 64 rows and up to 256 columns at a time. */
+static void multiply(tile_writer *w, wk__tile v, const group_operand g[2], const int origins[2], int sums, bool adds) {
   const wk__tile_type *t = type_at(w, v), *ta = type_at(w, instr_at(w, v)->operands[0]);
   int row_bits = row_bits_of(w, t), column_bits = column_bits_of(w, t);
-  int rows = t->shape[0] >> row_bits, columns = t->shape[1] >> column_bits;
-  layout in_registers = fragments_layout(w, v);
+  int rows = t->shape[0] >> row_bits, columns = t->shape[1] >> column_bits, words = -1;
+  layout in_registers = operand_layout(w, ta, &w->layouts[w->own[v]], false);
   const char *name = ta->dtype == WK_FLOAT16 ? "f16" : "bf16";
   wk__ptx_group_product p = {.columns = (int)wk__min(columns, WK__GROUP_COLUMNS),
                              .depth = 16,
@@ -317,7 +301,11 @@ void multiply_by_groups(tile_writer *w, wk__tile v, const group_operand g[2], co
                              .a_across = g[0].across,
                              .b_across = g[1].across};
   int left = -1, right = describe(w, &g[1], origins[1], 7 + row_bits, column_bits, columns);
-  if (words < 0) left = describe(w, &g[0], origins[0], 7, row_bits, rows);
+  if (g[0].place == IN_REGISTERS)
+    words = pack_pairs(w, value_in(w, instr_at(w, v)->operands[0], layout_number(w, &in_registers)),
+                       registers_of(&in_registers));
+  else
+    left = describe(w, &g[0], origins[0], 7, row_bits, rows);
   int first = predicate_of(w, adds), others = predicate_of(w, true);
   SAY("wgmma.fence.sync.aligned");
   for (int row = 0; row < rows; row += WK__GROUP_ROWS)
@@ -335,7 +323,8 @@ void multiply_by_groups(tile_writer *w, wk__tile v, const group_operand g[2], co
   SAY("wgmma.commit_group.sync.aligned");
 }
 
-int begin_sums(tile_writer *w, wk__tile v, int at, bool adds) {
+/* The registers that a product adds to, with what they begin with. */
+static int begin_sums(tile_writer *w, wk__tile v, int at, bool adds) {
   wk__tile from = instr_at(w, v)->operands[2], carry = w->sums_of[v];
   int count = registers_of(&w->layouts[at]);
   if (carry && from == carry) return registers_in(w, carry, at);
@@ -349,18 +338,16 @@ int emit_group_dot(tile_writer *w, wk__tile v, int at) {
   wk__tile loop = loop_around(w, v);
   staged_loop *s = loop ? staged_of(w, loop) : NULL;
   group_operand g[2] = {group_operand_of(w, v, 0), group_operand_of(w, v, 1)};
-  bool adds = !wk__tile_is_zero(instr_at(w, instr_at(w, v)->operands[2]));
-  if (s && v == s->postponed) return postpone(w, s, at);
+  bool adds = !is_zero(instr_at(w, instr_at(w, v)->operands[2]));
   if (s && v == s->first_product) await_round(w, s);
   int origins[2] = {origin_of(w, s, &g[0]), origin_of(w, s, &g[1])};
   bool passes = origins[0] < 0 || origins[1] < 0;
   pass_operands(w, g, origins);
-  int sums = begin_sums(w, v, at, adds), words = g[0].place == IN_REGISTERS ? pack_fragments(w, v) : -1;
-  multiply_by_groups(w, v, g, origins, words, sums, adds);
+  int sums = begin_sums(w, v, at, adds);
+  multiply(w, v, g, origins, sums, adds);
   if (w->pending_count == MAX_PENDING) settle_all(w);
   w->pending[w->pending_count++] = v;
   if (passes) settle_all(w);
-  if (s && v == s->first_product && s->postponed) multiply_postponed(w, s, s->before);
   if (s && v == s->first_product) begin_copies(w, s);
   return sums;
 }

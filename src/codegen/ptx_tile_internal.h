@@ -36,9 +36,7 @@ typedef struct variant {
  * slots. In the IR it is a chain of carries (tile/pipeline.c), which have no registers then. */
 typedef struct ring {
   wk__tile head, load; /* the carry that products read; the load in the loop */
-  int offset, bytes;   /* of a slot: where, how many */
-  bool by_engine;      /* the copy engine brings it; else all threads copy it */
-  int map;             /* by the engine: a long, the address of its tensor's map */
+  int offset;          /* bytes, of a slot */
 } ring;
 
 enum { MAX_RINGS = 16, MAX_STAGED = 8, MAX_PENDING = 16 };
@@ -52,15 +50,8 @@ typedef struct staged_loop {
   bool late;                          /* products of the round before may read while the next copies begin */
   int bytes;                          /* of a slot */
   int rings[MAX_RINGS], count;
-  int by_engine;      /* so many of them */
-  int scratch;        /* word: shared memory behind the slots */
-  int read, write;    /* words: the number of this round's slot, of that which is filled next */
-  int from;           /* word: where this round's slot is */
-  wk__tile postponed; /* a product that begins behind the next round's first one; 0: none */
-  int before;         /* word: where its slot is */
-  int fragments;      /* words: its first operand */
-  int barriers;       /* bytes from the first barrier on to those of the slots, where the engine brings something */
-  int phases;         /* word: bit s is the parity of the phase that slot s's barrier ends next */
+  int scratch;     /* word: shared memory behind the slots */
+  int read, write; /* words, bytes: the slot of this round, that which is filled next */
 } staged_loop;
 
 typedef struct tile_writer {
@@ -91,16 +82,13 @@ typedef struct tile_writer {
   ring rings[MAX_RINGS];
   staged_loop staged[MAX_STAGED];
   int ring_count, staged_count;
-  wk__ptx_tile_kernel *out;
-  int barrier_base, barrier_bytes; /* word: where the slots' barriers are, in front of all else */
-  int first_thread, zero;          /* where the engine is told of copies: a predicate, a word */
-  int ring_base, kept_bytes;       /* word: where kept operands are, and behind them slots */
-  int outside;                     /* word: in a staged loop, shared_base outside of it: where its slots are */
-  uint8_t *ring_of;                /* (instructions) of rings' carries and loads: the ring's number and 1 */
-  uint8_t *stage;                  /* (instructions) of rings' loads in front of a loop: the round and 1 */
-  int *kept;                       /* (instructions) of operands that lie in shared memory all the time: where, and 1 */
-  wk__tile *sums_of;               /* (instructions) of products: the carry whose registers they add to */
-  wk__tile pending[MAX_PENDING];   /* products that are under way, in their order */
+  int ring_base, kept_bytes;     /* word: where kept operands are, and behind them slots */
+  int outside;                   /* word: in a staged loop, shared_base outside of it: where its slots are */
+  uint8_t *ring_of;              /* (instructions) of rings' carries and loads: the ring's number and 1 */
+  uint8_t *stage;                /* (instructions) of rings' loads in front of a loop: the round and 1 */
+  int *kept;                     /* (instructions) of operands that lie in shared memory all the time: where, and 1 */
+  wk__tile *sums_of;             /* (instructions) of products: the carry whose registers they add to */
+  wk__tile pending[MAX_PENDING]; /* products that are under way, in their order */
   int pending_count;
   int *looks; /* at values in the search at hand: what is shared is looked at again, so a search has an end */
 } tile_writer;
@@ -115,6 +103,9 @@ static inline reg_class class_of(const wk__tile_type *t) {
 }
 static inline bool is_float_type(const wk__tile_type *t) {
   return !t->pointer && wk__dtype_category((wk_dtype)t->dtype) == WK__FLOAT_KIND;
+}
+static inline bool is_zero(const wk__tile_instr *i) {
+  return i->op == WK__TILE_constant && (i->number.category == WK__FLOAT_KIND ? i->number.d == 0 : i->number.i == 0);
 }
 static const char class_letter[] = {'r', 'd', 'h', 'p'};
 
@@ -155,7 +146,6 @@ int fast_dim(const tile_writer *w, wk__tile pointer); /* the one whose neighbour
 int new_registers(tile_writer *w, reg_class c, int count);
 /* The value's first register in a layout, in which it has been made; scalars have their own. */
 int value_in(tile_writer *w, wk__tile v, int layout_at);
-static inline int scalar_of(tile_writer *w, wk__tile v) { return value_in(w, v, layout_number(w, &(layout){0})); }
 int registers_in(tile_writer *w, wk__tile v, int layout_at); /* the same, of a product that may be under way */
 /* emit_...: a value in a layout: its first register. */
 int emit_map(tile_writer *w, wk__tile v, int at);
@@ -255,32 +245,6 @@ void settle_last_round(tile_writer *w);                                   /* pro
 bool is_deferred(const tile_writer *w, const staged_loop *s, wk__tile v); /* the next round begins without it */
 /* Whether sums of products are changed by something else in each round, as attention's are. */
 bool changes_sums(const tile_writer *w, wk__tile loop, wk__tile end);
-
-/* All of a product. words: its first operand in registers, by pairs, or -1; origins: words where operands lie. */
-void multiply_by_groups(tile_writer *w, wk__tile v, const group_operand g[2], const int origins[2], int words, int sums,
-                        bool adds);
-/* The registers that a product adds to, with what they begin with. */
-int begin_sums(tile_writer *w, wk__tile v, int at, bool adds);
-/* The first operand of a product by pairs, as wgmma takes it from registers: words; how many. */
-int pack_fragments(tile_writer *w, wk__tile v);
-int fragment_words(const tile_writer *w, wk__tile v);
-
-/* ---- ptx_tile_postponed.c: a product that begins in the next round ---- */
-
-void plan_postponed(tile_writer *w, staged_loop *s);
-void begin_postponed(tile_writer *w, staged_loop *s); /* in front of the loop, behind a barrier */
-int postpone(tile_writer *w, staged_loop *s, int at); /* where it stands: -> its sums */
-/* Begins it, as of the round whose slot is at `place` (a word). */
-void multiply_postponed(tile_writer *w, staged_loop *s, int place);
-
-/* ---- ptx_tile_engine.c: what the copy engine brings ---- */
-
-bool may_be_boxed(const tile_writer *w, wk__tile load); /* before layouts are known */
-bool is_boxed(const tile_writer *w, wk__tile load);
-void begin_engine(tile_writer *w); /* barriers, and maps */
-/* A box on its way to a slot, whose number and place are words. */
-void bring(tile_writer *w, const staged_loop *s, const ring *r, wk__tile load, int slot, int place);
-void await_engine(tile_writer *w, const staged_loop *s);
 
 /* ---- ptx_tile_rings.c ---- */
 

@@ -308,7 +308,7 @@ static void need_operands(tile_writer *w, wk__tile v, int at) {
       else if (g.place != IN_RING)
         need(w, g.root, w->own[g.root]);
     }
-    if (!wk__tile_is_zero(instr_at(w, i->operands[2]))) need(w, i->operands[2], at);
+    if (!is_zero(instr_at(w, i->operands[2]))) need(w, i->operands[2], at);
     return;
   }
   if (i->op == WK__TILE_dot && uses_tensor_cores(w, v)) {
@@ -319,10 +319,9 @@ static void need_operands(tile_writer *w, wk__tile v, int at) {
     need(w, i->operands[2], at);
     return;
   }
-  if (i->op == WK__TILE_load && in_ring(w, v) && w->rings[w->ring_of[v] - 1].by_engine) return;
   for (int o = 0; o < 4; o++) {
     wk__tile x = i->operands[o];
-    if (!x || instr_at(w, x)->op == WK__TILE_box) continue;
+    if (!x) continue;
     if (type_at(w, x)->ndim == 0)
       need(w, x, scalar_layout(w));
     else if (i->op == WK__TILE_set)
@@ -377,7 +376,6 @@ wk_status choose_layouts(tile_writer *w) {
   plan_groups(w);
   for (wk__tile v = (wk__tile)k->count - 1; v > 0 && !w->unsupported; v--) {
     const wk__tile_instr *i = instr_at(w, v);
-    if (i->op == WK__TILE_tensor || i->op == WK__TILE_box) continue; /* the copy engine's */
     if (i->op == WK__TILE_store) {
       need_operands(w, v, store_layout(w, v));
     } else if (!wk__tile_has_value(i)) {

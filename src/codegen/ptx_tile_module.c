@@ -61,10 +61,8 @@ static char *finish(tile_writer *w) {
                                         : 90);
   append_tables(w, &s);
   wk__string_append(&s, ".extern .shared .align 128 .b8 memory[];\n");
-  int words = w->out->map_count ? wk__ptx_tile_first_map(w->k->parameters) + w->out->map_count * WK__PTX_MAP_WORDS
-                                : (int)wk__max(w->k->parameters, 1);
-  wk__string_printf(&s, ".visible .entry wick(.param .align %d .b8 args[%d])\n.maxntid %d\n{\n",
-                    w->out->map_count ? 64 : 8, 8 * words, w->threads);
+  wk__string_printf(&s, ".visible .entry wick(.param .align 8 .b8 args[%d])\n.maxntid %d\n{\n",
+                    8 * (int)wk__max(w->k->parameters, 1), w->threads);
   wk__string_printf(&s, "\t.reg .b32 %%r<%d>;\n\t.reg .b64 %%d<%d>;\n\t.reg .pred %%p<%d>;\n\t.reg .b16 %%h<%d>;\n",
                     t->words + 1, t->longs + 1, t->predicates + 1, t->halves + 1);
   wk__string_append(&s, "\t.reg .b32 %xa, %xb, %xr;\n\t.reg .b64 %ya, %yb, %yr;\n");
@@ -119,12 +117,12 @@ static wk_status write_with(const wk__tile_kernel *kernel, const wk__ptx_tile_ki
     wk__free(w);
     return WK_OUT_OF_MEMORY;
   }
-  w->kind = kind, w->out = out, w->threads = out->threads, w->thread_bits = log2_of(out->threads), w->looks = &looks;
+  w->kind = kind, w->threads = out->threads, w->thread_bits = log2_of(out->threads), w->looks = &looks;
   wk_status status = wk__tile_add_in_products(k);
   if (status == WK_OK) status = load_ahead(w, k, stages);
   if (status == WK_OK) status = allocate(w) ? write(w) : WK_OUT_OF_MEMORY;
   if (status == WK_OK && !(out->text = finish(w))) status = WK_OUT_OF_MEMORY;
-  out->shared = w->shared + w->barrier_bytes + (w->has_groups ? WK__GROUP_ATOM : 0);
+  out->shared = w->shared + (w->has_groups ? WK__GROUP_ATOM : 0);
   release(w);
   wk__free(w);
   wk__tile_release(k);

@@ -1,18 +1,14 @@
 /* Rings of tile kernels: what products by wgmma read of a loop's loads is copied into shared memory some rounds ahead.
  *
  * In: a kernel whose loads are ahead (tile/pipeline.c). A load that products alone read, of 16-byte vectors with zeros
- * where the mask is false, or a box that the copy engine brings (ptx_tile_engine.c), is a chain of carries whose values
- * have no registers: round r's lie in slot r modulo the number of slots. Shared memory is: the slots' barriers,
- * operands that are kept, the slots, and, behind them in a loop that has some, else in their place, what
- * ptx_tile_shared.c and others use for a moment.
+ * where the mask is false, is a chain of carries whose values have no registers: round r's lie in slot r modulo the
+ * number of slots. Shared memory is: operands that are kept, the slots,
+ * and, behind them in a loop that has some, else in their place, what ptx_tile_shared.c and others use for a moment.
  *
- * A round: its copies have arrived (a barrier of the program, where threads copy); its first product begins; those of
- * the round before are done (a barrier of the program), so that the next copies may go to their slot. Where sums are
- * changed between products, the compiler of PTX does not let them wait for a part of the products that are under way:
- * with three slots the next copies go to that of two rounds before, with two they begin when all products are done.
- * With three the second product may begin behind the next round's first one (ptx_tile_postponed.c).
- * Test: tests/cuda/test_tiles.py. */
-#include "codegen/ptx_bulk.h"
+ * A round: its copies have arrived (a barrier); its first product begins; those of the round before are done (a
+ * barrier), so that the next copies may go to their slot. Where sums are changed between products, the compiler of PTX
+ * does not let them wait for a part of the products that are under way: with three slots the next copies go to that of
+ * two rounds before, with two they begin when all products are done. Test: tests/cuda/test_tiles.py. */
 #include "codegen/ptx_groups.h"
 #include "codegen/ptx_tile_internal.h"
 
@@ -36,7 +32,7 @@ static bool is_read_by_groups(const tile_writer *w, wk__tile v, int depth) {
 }
 
 static bool leaves_zeros(const tile_writer *w, const wk__tile_instr *load) {
-  return !load->operands[2] || wk__tile_is_zero(instr_at(w, load->operands[2]));
+  return !load->operands[2] || is_zero(instr_at(w, load->operands[2]));
 }
 
 static bool is_matrix_of_halves(const wk__tile_type *t) { return class_of(t) == CLASS_H && t->ndim == 2; }
@@ -45,12 +41,11 @@ static bool may_be_copied(tile_writer *w, wk__tile v) {
   const wk__tile_instr *i = instr_at(w, v);
   if (i->op != WK__TILE_load || !is_matrix_of_halves(&i->type) || !leaves_zeros(w, i)) return false;
   int d = fast_dim(w, i->operands[0]), bits = log2_of(PIECE / 2);
-  if (i->type.shape[d] < LEAST_EXTENT || !is_read_by_groups(w, v, 0)) return false;
-  if (may_be_boxed(w, v)) return true;
   progress p = progress_of(w, i->operands[0], d, bits, 0);
   bool has_pieces = log2_of(wk__tile_elements(&i->type)) >= w->thread_bits + bits; /* one a thread */
-  if (!has_pieces || p.how != NEXT || p.zeros < bits) return false;
-  return !i->operands[1] || progress_of(w, i->operands[1], d, bits, 0).how == SAME;
+  if (!has_pieces || i->type.shape[d] < LEAST_EXTENT || p.how != NEXT || p.zeros < bits) return false;
+  if (i->operands[1] && progress_of(w, i->operands[1], d, bits, 0).how != SAME) return false;
+  return is_read_by_groups(w, v, 0);
 }
 
 static bool is_late(const tile_writer *w, wk__tile loop, wk__tile end) {
@@ -81,8 +76,8 @@ static bool is_copied(const tile_writer *w, wk__tile v, const layout *l) {
   const wk__tile_instr *i = instr_at(w, v);
   if (i->op != WK__TILE_load || !is_matrix_of_halves(&i->type) || !leaves_zeros(w, i) || !w->own[v]) return false;
   const layout *own = &w->layouts[w->own[v]];
-  bool has_pieces = vector_bits_of(w, i->operands[0], i->operands[1], own) == log2_of(PIECE / 2);
-  return (is_boxed(w, v) || has_pieces) && i->type.shape[register_dim(&i->type, own)] >= LEAST_EXTENT &&
+  return vector_bits_of(w, i->operands[0], i->operands[1], own) == log2_of(PIECE / 2) &&
+         i->type.shape[register_dim(&i->type, own)] >= LEAST_EXTENT &&
          (!l || register_dim(&i->type, own) == register_dim(&i->type, l));
 }
 
@@ -136,12 +131,11 @@ static bool reads_ring_of(const tile_writer *w, const staged_loop *s, wk__tile v
 
 static void add_ring(tile_writer *w, staged_loop *s, const wk__tile *chain, int count, wk__tile load) {
   ring *r = &w->rings[w->ring_count];
-  int bytes = (int)wk__tile_elements(type_at(w, load)) * 2;
-  *r = (ring){.head = chain[0], .load = load, .offset = s->bytes, .bytes = bytes, .by_engine = is_boxed(w, load)};
+  *r = (ring){.head = chain[0], .load = load, .offset = s->bytes};
   s->rings[s->count++] = w->ring_count++;
   s->rounds = count;
-  s->by_engine += r->by_engine;
-  s->bytes += (bytes + WK__GROUP_ATOM - 1) / WK__GROUP_ATOM * WK__GROUP_ATOM;
+  int64_t bytes = wk__tile_elements(type_at(w, load)) * 2;
+  s->bytes += (int)((bytes + WK__GROUP_ATOM - 1) / WK__GROUP_ATOM * WK__GROUP_ATOM);
   w->ring_of[load] = (uint8_t)w->ring_count;
   for (int n = 0; n < count; n++) {
     wk__tile first = instr_at(w, chain[n])->operands[0];
@@ -175,7 +169,6 @@ static void find_rings_of(tile_writer *w, wk__tile loop) {
   if (!s.count) return;
   s.changes_sums = changes_sums(w, loop, s.end), s.late = is_late(w, loop, s.end);
   s.slots = s.rounds + 1 + s.late;
-  if (s.by_engine) s.barriers = w->barrier_bytes, w->barrier_bytes += s.slots * WK__BULK_BARRIER;
   for (v = loop; v < s.end && !s.first_product; v++)
     if (instr_at(w, v)->op == WK__TILE_dot && uses_groups(w, v) && reads_ring_of(w, &s, v)) s.first_product = v;
   w->staged[w->staged_count++] = s;
@@ -197,21 +190,18 @@ staged_loop *staged_of(tile_writer *w, wk__tile loop) {
 static int slots_bytes(const staged_loop *s) { return s->slots * s->bytes; }
 
 void begin_shared(tile_writer *w) {
-  w->ring_base = w->barrier_base = new_word(w);
+  w->ring_base = new_word(w);
   SAY("mov.u32 %%r%d, memory", w->ring_base);
-  if (w->has_groups)
-    w->ring_base =
-        WITH("and.b32", WITH("add.u32", w->ring_base, w->barrier_bytes + WK__GROUP_ATOM - 1), -WK__GROUP_ATOM);
+  if (w->has_groups) w->ring_base = WITH("and.b32", WITH("add.u32", w->ring_base, WK__GROUP_ATOM - 1), -WK__GROUP_ATOM);
   w->shared_base = w->kept_bytes ? WITH("add.u32", w->ring_base, w->kept_bytes) : w->ring_base;
   w->shared_offset = w->kept_bytes;
   need_shared(w, 0);
   for (int n = 0; n < w->staged_count; n++) {
     staged_loop *s = &w->staged[n];
     s->scratch = WITH("add.u32", w->shared_base, slots_bytes(s));
-    s->read = new_word(w), s->write = new_word(w), s->from = new_word(w);
+    s->read = new_word(w), s->write = new_word(w);
     need_shared(w, slots_bytes(s));
   }
-  begin_engine(w);
 }
 
 /* What is used for a moment lies behind the loop's slots, or where all loops' are. */
@@ -228,15 +218,15 @@ static void use_scratch(tile_writer *w, const staged_loop *s) {
 
 /* ---- copies ---- */
 
-/* `place`: a word, where the slot begins. */
-static void copy(tile_writer *w, const ring *r, wk__tile load, int place) {
+/* `slot`: a word, where it begins. */
+static void copy(tile_writer *w, const ring *r, wk__tile load, int slot) {
   const wk__tile_instr *i = instr_at(w, load);
   int at = w->own[load], pointer = base_of(w, i->operands[0], at), mask = base_of(w, i->operands[1], at);
   const layout *l = &w->layouts[at];
   form f = group_form(&i->type, register_dim(&i->type, l));
   through x = begin_through(w, &i->type, l, &f);
   int one = primary(w, l);
-  x.origin = WITH("add.u32", place, r->offset);
+  x.origin = WITH("add.u32", slot, r->offset);
   for (int reg = 0; reg < registers_of(l); reg += PIECE / 2) {
     int offset, address = address_of(w, &x, reg, &offset), bytes = new_word(w);
     if (i->operands[1])
@@ -263,42 +253,19 @@ static bool is_last_of_stage(const tile_writer *w, const staged_loop *s, wk__til
   return true;
 }
 
-static bool copies_by_threads(const staged_loop *s) { return s->by_engine < s->count; }
-
-static int place_of_slot(tile_writer *w, const staged_loop *s, int slot) {
-  return TWO("add.u32", w->outside, WITH("mul.lo.u32", slot, s->bytes));
-}
-
-/* Of one ring to a slot, whose number and place are words. */
-static void fill(tile_writer *w, const staged_loop *s, const ring *r, wk__tile load, int slot, int place) {
-  if (r->by_engine)
-    bring(w, s, r, load, slot, place);
-  else
-    copy(w, r, load, place);
-}
-
-/* What threads have left where slots are, and in the tensors' memory, is there before the engine works on it. */
-static void begin_slots(tile_writer *w, staged_loop *s) {
-  settle_all(w);
-  if (s->by_engine) SAY("fence.proxy.async");
-  SAY("bar.sync 0");
-  SAY("mov.b32 %%r%d, 0;\n\tmov.b32 %%r%d, %d", s->read, s->write, s->rounds);
-  use_scratch(w, s);
-  plan_postponed(w, s);
-  if (!s->postponed) return;
-  SAY("add.u32 %%r%d, %%r%d, %d", s->from, w->outside, (s->slots - 1) * s->bytes);
-  begin_postponed(w, s);
-}
-
 /* The first rounds, in front of the loop; those in it begin behind its first product. */
 void emit_ring_load(tile_writer *w, wk__tile load) {
-  int number = w->ring_of[load] - 1, slot = new_word(w);
+  int number = w->ring_of[load] - 1;
   staged_loop *s = staged_with(w, number);
   if (!w->stage[load]) return;
-  if (load == s->first_load) begin_slots(w, s);
-  SAY("mov.b32 %%r%d, %d", slot, w->stage[load] - 1);
-  fill(w, s, &w->rings[number], load, slot, place_of_slot(w, s, slot));
-  if (copies_by_threads(s) && is_last_of_stage(w, s, load)) SAY("cp.async.commit_group");
+  if (load == s->first_load) {
+    settle_all(w);
+    SAY("bar.sync 0");
+    SAY("mov.b32 %%r%d, 0;\n\tmov.b32 %%r%d, %d", s->read, s->write, s->rounds * s->bytes);
+    use_scratch(w, s);
+  }
+  copy(w, &w->rings[number], load, WITH("add.u32", w->outside, (w->stage[load] - 1) * s->bytes));
+  if (is_last_of_stage(w, s, load)) SAY("cp.async.commit_group");
 }
 
 void begin_staged(tile_writer *w, staged_loop *s) {
@@ -308,11 +275,8 @@ void begin_staged(tile_writer *w, staged_loop *s) {
 }
 
 void await_round(tile_writer *w, const staged_loop *s) {
-  if (s->by_engine) await_engine(w, s);
-  if (copies_by_threads(s)) SAY("cp.async.wait_group %d;\n\tfence.proxy.async.shared::cta", s->rounds - 1);
-  if (copies_by_threads(s) || s->late) SAY("bar.sync 0");
-  if (s->postponed) SAY("mov.b32 %%r%d, %%r%d", s->before, s->from);
-  SAY("mov.b32 %%r%d, %%r%d", s->from, place_of_slot(w, s, s->read));
+  SAY("cp.async.wait_group %d", s->rounds - 1);
+  SAY("fence.proxy.async.shared::cta;\n\tbar.sync 0");
 }
 
 void begin_copies(tile_writer *w, staged_loop *s) {
@@ -321,9 +285,9 @@ void begin_copies(tile_writer *w, staged_loop *s) {
     settle_all_but_last(w);
     SAY("bar.sync 0");
   }
-  int place = place_of_slot(w, s, s->write);
-  for (int r = 0; r < s->count; r++) fill(w, s, &w->rings[s->rings[r]], w->rings[s->rings[r]].load, s->write, place);
-  if (copies_by_threads(s)) SAY("cp.async.commit_group");
+  int slot = TWO("add.u32", w->outside, s->write);
+  for (int r = 0; r < s->count; r++) copy(w, &w->rings[s->rings[r]], w->rings[s->rings[r]].load, slot);
+  SAY("cp.async.commit_group");
 }
 
 void end_round(tile_writer *w, staged_loop *s) {
@@ -335,16 +299,14 @@ void end_round(tile_writer *w, staged_loop *s) {
   if (s->late) settle_last_round(w);
   for (int n = 0; n < 2; n++) {
     int at = n ? s->write : s->read, wraps = new_registers(w, CLASS_P, 1);
-    SAY("add.u32 %%r%d, %%r%d, 1;\n\tsetp.eq.u32 %%p%d, %%r%d, %d", at, at, wraps, at, s->slots);
+    SAY("add.u32 %%r%d, %%r%d, %d;\n\tsetp.eq.u32 %%p%d, %%r%d, %d", at, at, s->bytes, wraps, at, slots_bytes(s));
     SAY("selp.b32 %%r%d, 0, %%r%d, %%p%d", at, at, wraps);
   }
 }
 
 void end_staged(tile_writer *w, staged_loop *s) {
-  if (s->postponed) multiply_postponed(w, s, s->from);
-  SAY("wgmma.wait_group.sync.aligned 0");
-  if (copies_by_threads(s)) SAY("cp.async.wait_group 0");
-  SAY("bar.sync 0");
+  (void)s;
+  SAY("wgmma.wait_group.sync.aligned 0;\n\tcp.async.wait_group 0;\n\tbar.sync 0");
   w->pending_count = 0;
   use_scratch(w, NULL);
 }

@@ -139,7 +139,7 @@ static char *compile(const char *ptx, const char *target, size_t *out_size) {
   for (int part = 1; place && part <= LEAST_PART && threads * part <= THREADS; part *= 2) {
     wk__string text = {0};
     wk__string_printf(&text, "%.*s.minnctapersm %d\n%s", (int)(place - ptx), ptx,
-                      wk__min(THREADS / threads, BLOCKS) / part, place);
+                      (int)wk__min(THREADS / threads, BLOCKS) / part, place);
     char *code = text.failed ? NULL : compile_text(text.text, target, out_size, &spilled);
     wk__string_release(&text);
     if (!code || !spilled) return code;

@@ -14,7 +14,6 @@
 #include "cuda/recording.h"
 #include "cuda/tensor_cores.h"
 #include "cuda/tier0.h"
-#include "cuda/written.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
 
@@ -89,22 +88,13 @@ static void note_time(const wk__cuda_stream *s, const wk__cuda_product *p, bool 
   wk__cuda_time_end(s, begin, name);
 }
 
-bool wk__cuda_may_cluster(wk__cuda_stream *s, const wk__cuda_product *p) {
-  wk__cuda_cores cores;
-  return p->type != WK__MEMORY_I64 && wk__cuda_cores_prepare(&cores, s, p, WK__WINDOWS_OF_NONE) &&
-         wk__cuda_cores_pair(&cores);
-}
-
 wk_status wk__cuda_multiply_in(wk__cuda_stream *s, const wk__cuda_product *p, int way, bool *out_library) {
   bool whole = p->type == WK__MEMORY_I64;
   wk__cuda_cores cores;
   *out_library = false;
-  if (p->k > 0 && !whole && !p->groups && way < WK__OWN_WAY) WK_TRY(wk__cublas_run(s, p, way, out_library));
+  if (p->k > 0 && !whole && !p->groups && way != WK__OWN_WAY) WK_TRY(wk__cublas_run(s, p, way, out_library));
   if (*out_library) return WK_OK;
-  if (!whole && wk__cuda_cores_prepare(&cores, s, p, WK__WINDOWS_OF_NONE)) {
-    if (way == WK__CLUSTER_WAY || wk__cuda_products_are("clusters")) (void)wk__cuda_cores_pair(&cores);
-    return wk__cuda_cores_give(&cores, p);
-  }
+  if (!whole && wk__cuda_cores_prepare(&cores, s, p, WK__WINDOWS_OF_NONE)) return wk__cuda_cores_give(&cores, p);
   return run_own(s, p);
 }
 

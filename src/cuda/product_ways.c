@@ -42,15 +42,10 @@ static bool time_way(wk__cuda_stream *s, const wk__cuda_product *p, int way, CUe
   bool library;
   for (int run = 0; run <= RUNS; run++) {
     if (run == 1 && wk__cuda.cuEventRecord(begin, s->handle)) return false;
-    if (wk__cuda_multiply_in(s, p, way, &library) != WK_OK || library != (way < WK__OWN_WAY)) return false;
+    if (wk__cuda_multiply_in(s, p, way, &library) != WK_OK || library != (way != WK__OWN_WAY)) return false;
   }
   return !wk__cuda.cuEventRecord(end, s->handle) && !wk__cuda.cuEventSynchronize(end) &&
          !wk__cuda.cuEventElapsedTime(out, begin, end);
-}
-
-static bool is_there(wk__cuda_stream *s, const wk__cuda_product *p, int way) {
-  if (way < WK__OWN_WAY) return wk__cublas_is_there();
-  return way == WK__OWN_WAY || wk__cuda_may_cluster(s, p);
 }
 
 static int time_all(wk__cuda_stream *s, const wk__cuda_product *p) {
@@ -58,8 +53,8 @@ static int time_all(wk__cuda_stream *s, const wk__cuda_product *p) {
   int best = 0;
   float least = 0, now;
   if (!wk__cuda.cuEventCreate(&begin, 0) && !wk__cuda.cuEventCreate(&end, 0))
-    for (int way = 0; way < WK__ALL_WAYS; way++) {
-      if (!is_there(s, p, way) || !time_way(s, p, way, begin, end, &now)) continue;
+    for (int way = 0; way <= WK__OWN_WAY; way++) {
+      if (!time_way(s, p, way, begin, end, &now)) continue;
       if (least == 0 || now < (best == 0 ? MARGIN : 1) * least) least = now, best = way;
     }
   if (begin) (void)wk__cuda.cuEventDestroy_v2(begin);
@@ -72,8 +67,7 @@ int wk__cuda_fastest_way(wk__cuda_stream *s, const wk__cuda_product *p) {
   wk__cuda_product kind = wk__cuda_product_kind(p);
   int device = s->device->index, way = known_way(&kind, device);
   if (way >= 0) return way;
-  if (wk__cuda_recording || s->head.captured || p->beta != 0) return 0;
-  if (!is_there(s, p, 0) && !is_there(s, p, WK__CLUSTER_WAY)) return 0;
+  if (wk__cuda_recording || s->head.captured || p->beta != 0 || !wk__cublas_is_there()) return 0;
   way = time_all(s, p);
   know(&kind, device, way);
   return way;

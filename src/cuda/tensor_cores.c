@@ -1,7 +1,6 @@
 /* Products on tensor cores by kernels that are written for the kind of product. WICK_CUDA_PRODUCTS says otherwise: mma
- * leaves sm_90's own instructions alone, clusters makes tiles in pairs where that can be, exact leaves all to kernels
- * that have the CPU's bits. Tests: tests/cuda/test_products.py, tests/cuda/test_byte_products.py,
- * tests/cuda/test_grouped_products.py. */
+ * leaves sm_90's own instructions alone, exact leaves all to kernels that have the CPU's bits. Tests:
+ * tests/cuda/test_products.py, tests/cuda/test_byte_products.py, tests/cuda/test_grouped_products.py. */
 #include "cuda/tensor_cores.h"
 
 #include "cuda/tensor_maps.h"
@@ -143,13 +142,6 @@ static void cut(run *r, const wk__cuda_product *p) {
 /* Tiles that are counted one by one are of all batches. */
 static int64_t batches_of_tiles(const run *r, const wk__cuda_product *p) { return r->kind.groups ? 1 : p->batch; }
 
-bool wk__cuda_cores_pair(run *r) {
-  bool pairs = wk__ptx_product_is_bulk(&r->kind) && !r->kind.groups && !r->kind.behind &&
-               r->args[WK__PRODUCT_TILES_M] > 1 && r->stream->device->multiprocessors > 1;
-  if (pairs) r->kind.cluster = 2;
-  return pairs;
-}
-
 void wk__cuda_cores_keep_whole(run *r, const wk__cuda_product *p) { set_cut(r, p, r->kind.columns, 1); }
 
 static int64_t float_bits(double value) {
@@ -262,9 +254,7 @@ static bool prepare_bytes(run *r, wk__cuda_stream *s, const wk__cuda_byte_produc
 
 /* ---- what the copy engine is told ---- */
 
-/* share: blocks that bring a part of the lines each. */
-static bool set_map(run *r, int arg, int map, bool across, int64_t extent, const wk__cuda_product *p, int lines,
-                    int share) {
+static bool set_map(run *r, int arg, int map, bool across, int64_t extent, const wk__cuda_product *p, int lines) {
   int64_t batch_bytes = r->args[arg + 2];
   wk__cuda_matrices m = {.address = (uint64_t)r->args[arg],
                          .fast = across ? extent : p->k,
@@ -272,8 +262,7 @@ static bool set_map(run *r, int arg, int map, bool across, int64_t extent, const
                          .batch = batch_bytes ? p->batch : 1,
                          .slow_bytes = r->args[arg + 1],
                          .batch_bytes = batch_bytes,
-                         .line = WK__PRODUCT_LINE,
-                         .lines = (across ? wk__ptx_product_depth(&r->kind) : lines) / share,
+                         .lines = across ? wk__ptx_product_depth(&r->kind) : lines,
                          .element = (wk__ptx_element)(arg == WK__PRODUCT_A ? r->kind.a : r->kind.b),
                          .rounds = true};
   return wk__cuda_tensor_map(&m, r->args + map);
@@ -289,22 +278,15 @@ static bool set_result_map(run *r, const wk__cuda_product *p) {
                          .batch = batch_bytes ? p->batch : 1,
                          .slow_bytes = r->args[WK__PRODUCT_C_STRIDE],
                          .batch_bytes = batch_bytes,
-                         .line = WK__PRODUCT_LINE,
                          .lines = LINES,
                          .element = (wk__ptx_element)r->kind.c};
   return wk__cuda_tensor_map(&m, r->args + WK__PRODUCT_MAP_C);
 }
 
-/* Blocks of a cluster, or the one that there is without. */
-static int blocks_of_cluster(const run *r) { return r->kind.cluster ? r->kind.cluster : 1; }
-
 bool wk__cuda_cores_set_maps(run *r, const wk__cuda_product *p) {
-  int share = blocks_of_cluster(r);
-  int64_t rows = wk__ceil_div(r->args[WK__PRODUCT_TILES_M], share);
-  int64_t tiles = r->kind.cluster ? rows * r->args[WK__PRODUCT_TILES_N] : r->tiles;
-  r->args[WK__PRODUCT_ITEMS] = tiles * r->splits * batches_of_tiles(r, p);
-  return set_map(r, WK__PRODUCT_A, WK__PRODUCT_MAP_A, r->kind.a_across, p->m, p, WK__PRODUCT_ROWS, 1) &&
-         set_map(r, WK__PRODUCT_B, WK__PRODUCT_MAP_B, r->kind.b_across, p->n, p, r->kind.columns, share) &&
+  r->args[WK__PRODUCT_ITEMS] = r->tiles * r->splits * batches_of_tiles(r, p);
+  return set_map(r, WK__PRODUCT_A, WK__PRODUCT_MAP_A, r->kind.a_across, p->m, p, WK__PRODUCT_ROWS) &&
+         set_map(r, WK__PRODUCT_B, WK__PRODUCT_MAP_B, r->kind.b_across, p->n, p, r->kind.columns) &&
          set_result_map(r, p) && r->args[WK__PRODUCT_ITEMS] <= INT32_MAX;
 }
 
@@ -323,8 +305,7 @@ int wk__cuda_cores_addresses(const run *r, wk__cuda_address out[WK__PRODUCT_ARGS
 }
 
 int wk__cuda_cores_blocks(const run *r) {
-  int64_t each = blocks_of_cluster(r);
-  return (int)(wk__min(r->args[WK__PRODUCT_ITEMS], r->stream->device->multiprocessors / each) * each);
+  return (int)wk__min(r->args[WK__PRODUCT_ITEMS], r->stream->device->multiprocessors);
 }
 
 static wk_status give(run *r, int64_t blocks, int64_t splits, int64_t batch) {
@@ -371,7 +352,7 @@ static wk_status give_split(run *r, const wk__cuda_product *p) {
 
 wk_status wk__cuda_cores_give(run *r, const wk__cuda_product *p) {
   if (wk__ptx_product_is_bulk(&r->kind) && !wk__cuda_cores_set_maps(r, p)) {
-    r->kind.warpgroups = false, r->kind.cluster = 0;
+    r->kind.warpgroups = false;
     cut(r, p);
   }
   return r->kind.split ? give_split(r, p) : give_tiles(r, p);

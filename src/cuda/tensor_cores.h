@@ -33,8 +33,6 @@ WK_MUST_USE wk_status wk__cuda_cores_give(wk__cuda_cores *cores, const wk__cuda_
 /* *out_done false: the device has none of these, or operands are not in pieces along k. */
 WK_MUST_USE wk_status wk__cuda_cores_run_bytes(wk__cuda_stream *stream, const wk__cuda_byte_product *product,
                                                bool *out_done);
-/* Tiles in pairs, by clusters of two blocks. false: these are not made of such a product, and it stays as it is. */
-bool wk__cuda_cores_pair(wk__cuda_cores *cores);
 /* No parts of k, whatever was found to be best. */
 void wk__cuda_cores_keep_whole(wk__cuda_cores *cores, const wk__cuda_product *product);
 

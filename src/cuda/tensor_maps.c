@@ -7,8 +7,8 @@
 
 /* Their numbers in the driver's enumerations. */
 enum { TYPE_U8 = 0, TYPE_S32 = 3, TYPE_F16 = 6, TYPE_F32 = 7, TYPE_BF16 = 9, TYPE_TF32 = 11 };
-enum { INTERLEAVE_NONE = 0, SWIZZLE_32 = 1, SWIZZLE_64 = 2, SWIZZLE_128 = 3, PROMOTE_256 = 3, FILL_ZEROS = 0 };
-enum { PIECE = 16 };
+enum { INTERLEAVE_NONE = 0, SWIZZLE_128 = 3, PROMOTE_256 = 3, FILL_ZEROS = 0 };
+enum { BOX_BYTES = 128, PIECE = 16 };
 
 static int type_of(const wk__cuda_matrices *m) {
   switch (m->element) {
@@ -31,12 +31,11 @@ static bool encode(const wk__cuda_matrices *m, uint64_t address, CUtensorMap *ou
   const uint64_t strides[] = {(uint64_t)(m->slow > 1 ? m->slow_bytes : PIECE),
                               (uint64_t)(m->batch > 1 ? m->batch_bytes : PIECE)};
   const uint32_t steps[] = {1, 1, 1};
-  const uint32_t box[] = {(uint32_t)(m->line / wk__ptx_element_bytes(m->element)), (uint32_t)m->lines, 1};
-  int swizzle = m->line == 128 ? SWIZZLE_128 : m->line == 64 ? SWIZZLE_64 : SWIZZLE_32;
+  const uint32_t box[] = {BOX_BYTES / (uint32_t)wk__ptx_element_bytes(m->element), (uint32_t)m->lines, 1};
   for (int d = 0; d < 2; d++)
     if (strides[d] == 0 || strides[d] % PIECE != 0) return false;
   return wk__cuda.cuTensorMapEncodeTiled(out, type_of(m), 3, address, sizes, strides, box, steps, INTERLEAVE_NONE,
-                                         swizzle, PROMOTE_256, FILL_ZEROS) == CUDA_SUCCESS;
+                                         SWIZZLE_128, PROMOTE_256, FILL_ZEROS) == CUDA_SUCCESS;
 }
 
 /* Whether maps of two addresses differ in their first words alone, which are the addresses. */

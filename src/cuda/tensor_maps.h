@@ -14,12 +14,11 @@
 
 enum { WK__TENSOR_MAP_WORDS = 16 };
 
-/* A batch of matrices: (batch, slow, fast), rows of contiguous elements. Copied as boxes of `lines` rows of `line`
- * bytes, whose 16-byte pieces are exchanged as codegen/ptx_groups.h says. */
+/* A batch of matrices: (batch, slow, fast), rows of contiguous elements. Copied as boxes of 128 bytes and `lines` rows,
+ * a row's 16-byte piece c at c ^ row % 8. */
 typedef struct wk__cuda_matrices {
   uint64_t address; /* a multiple of 16 */
   int64_t fast, slow, batch, slow_bytes, batch_bytes;
-  int line;  /* 128, 64 or 32 */
   int lines; /* at most 256 */
   wk__ptx_element element;
   bool rounds; /* f32 becomes TF32 on its way */

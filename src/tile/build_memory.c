@@ -35,40 +35,7 @@ static wk__tile useful(const wk__tile_builder *b, wk__tile mask) {
   return mask && tile_known(b, mask) && b->kernel->instrs[mask].number.i ? 0 : mask;
 }
 
-static int64_t tensors_of(const wk__tile_kernel *k) {
-  int64_t count = 0;
-  for (wk__tile v = k->instrs[0].next; v; v = k->instrs[v].next) count += k->instrs[v].op == WK__TILE_tensor;
-  return count;
-}
-
-static bool is_whole_scalar(const wk__tile_type *t) {
-  return !t->pointer && t->ndim == 0 && wk__dtype_category((wk_dtype)t->dtype) == WK__INTEGER_KIND;
-}
-
-wk__tile wk__tile_tensor(wk__tile_builder *b, wk__tile pointer, const wk__tile sizes[2], wk__tile line, int axis) {
-  if (b->status != WK_OK) return 0;
-  if (!type_of(b, pointer)->pointer || type_of(b, pointer)->ndim) return refuse_pointer(b, "tl.load", pointer);
-  if (!is_whole_scalar(type_of(b, sizes[0])) || !is_whole_scalar(type_of(b, sizes[1])) ||
-      !is_whole_scalar(type_of(b, line)))
-    return wk__tile_refuse(b, WK_TYPE_ERROR, "shape and strides of a block have to be integers");
-  wk__tile_instr i = {.op = WK__TILE_tensor,
-                      .axis = (uint8_t)(axis != 0),
-                      .type = *type_of(b, pointer),
-                      .operands = {pointer, sizes[0], sizes[1], line},
-                      .number = {.category = WK__INTEGER_KIND, .i = tensors_of(b->kernel)}};
-  return wk__tile_append(b, &i);
-}
-
-wk__tile wk__tile_box(wk__tile_builder *b, wk__tile tensor, wk__tile first, wk__tile second) {
-  if (b->status != WK_OK) return 0;
-  if (b->kernel->instrs[tensor].op != WK__TILE_tensor)
-    return wk__tile_refuse(b, WK_TYPE_ERROR, "a box is one of a tensor");
-  first = wk__tile_cast(b, first, WK_INT32), second = wk__tile_cast(b, second, WK_INT32);
-  if (b->status != WK_OK) return 0;
-  return tile_emit(b, WK__TILE_box, type_of(b, tensor), tensor, first, second);
-}
-
-wk__tile wk__tile_load(wk__tile_builder *b, wk__tile pointer, wk__tile mask, wk__tile other, wk__tile box) {
+wk__tile wk__tile_load(wk__tile_builder *b, wk__tile pointer, wk__tile mask, wk__tile other) {
   if (b->status != WK_OK) return 0;
   if (!type_of(b, pointer)->pointer) return refuse_pointer(b, "tl.load", pointer);
   if (other && !mask) return wk__tile_refuse(b, WK_VALUE_ERROR, "`other` cannot be provided without `mask`");
@@ -78,8 +45,7 @@ wk__tile wk__tile_load(wk__tile_builder *b, wk__tile pointer, wk__tile mask, wk_
   if (other) other = wk__tile_cast(b, other, (wk_dtype)t.dtype);
   if (!fit(b, &pointer, &other)) return 0;
   mask = useful(b, mask);
-  wk__tile_instr i = {.op = WK__TILE_load, .type = t, .operands = {pointer, mask, mask ? other : 0, mask ? box : 0}};
-  return wk__tile_append(b, &i);
+  return tile_emit(b, WK__TILE_load, &t, pointer, mask, mask ? other : 0);
 }
 
 /* Bools give way to the pointers' dtype as any other. */

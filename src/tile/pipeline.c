@@ -65,8 +65,6 @@ static bool is_known_ahead(ahead *a, wk__tile v, int depth) {
     case WK__TILE_broadcast:
     case WK__TILE_permute:
     case WK__TILE_offset:
-    case WK__TILE_tensor:
-    case WK__TILE_box:
       break;
     default:
       return false;
@@ -134,15 +132,6 @@ static wk__tile copy_of(ahead *a, wk__tile v, int round) {
   return a->copies[round][v] = add(a, round, &copy);
 }
 
-/* A load's box in a round; one that is there in some rounds alone is of a loop that was moved ahead, and is none. */
-static wk__tile box_of(ahead *a, wk__tile box, int round, wk__tile there) {
-  if (!box || at(a, box)->operands[3]) return 0;
-  wk__tile_instr i = *at(a, box);
-  for (int o = 0; o < 3; o++) i.operands[o] = copy_of(a, i.operands[o], round);
-  i.operands[3] = there;
-  return add(a, round, &i);
-}
-
 /* The load in a round, where there is such a round. */
 static wk__tile load_of(ahead *a, wk__tile load, int round) {
   wk__tile_instr i = *at(a, load), loop = *at(a, a->begin);
@@ -151,9 +140,7 @@ static wk__tile load_of(ahead *a, wk__tile load, int round) {
       .op = WK__TILE_map, .map = up ? WK__LOOP_lt : WK__LOOP_gt, .type = {.dtype = WK_BOOL, .shape = {1, 1, 1}}};
   for (int o = 0; o < 3; o++) i.operands[o] = copy_of(a, i.operands[o], round);
   more.operands[0] = copy_of(a, a->begin, round), more.operands[1] = loop.operands[1];
-  wk__tile there = add(a, round, &more);
-  i.operands[3] = box_of(a, i.operands[3], round, there);
-  wk__tile_instr mask = {.op = WK__TILE_broadcast, .type = i.type, .operands = {there}};
+  wk__tile_instr mask = {.op = WK__TILE_broadcast, .type = i.type, .operands = {add(a, round, &more)}};
   mask.type.dtype = WK_BOOL;
   wk__tile all = add(a, round, &mask);
   if (i.operands[1]) {
@@ -206,7 +193,7 @@ static int find_loads(ahead *a, wk__tile *loads) {
     bool known = i->op == WK__TILE_load && i->type.ndim > 0;
     a->looks = 0;
     memset(a->seen, 0, (size_t)a->count);
-    for (int o = 0; o < 4 && known; o++)
+    for (int o = 0; o < 3 && known; o++)
       if (i->operands[o]) known = is_known_ahead(a, i->operands[o], 0);
     if (known) loads[count++] = v;
   }

@@ -4,12 +4,16 @@
  * dot(a, b, x), so that tensor cores add to x. Test: tests/c/test_tile.c. */
 #include "tile/internal.h"
 
+static bool is_zero(const wk__tile_instr *i) {
+  return i->op == WK__TILE_constant && (i->number.category == WK__FLOAT_KIND ? i->number.d == 0 : i->number.i == 0);
+}
+
 static bool begins_at_zero(const wk__tile_kernel *k, wk__tile v) {
   const wk__tile_instr *i = &k->instrs[v];
   if (i->op != WK__TILE_dot) return false;
   const wk__tile_type *a = &k->instrs[i->operands[0]].type;
   return (a->dtype == WK_FLOAT16 || a->dtype == WK_BFLOAT16) && a->shape[1] <= WK__TILE_K_BLOCK &&
-         wk__tile_is_zero(&k->instrs[i->operands[2]]);
+         is_zero(&k->instrs[i->operands[2]]);
 }
 
 static int uses_of(const wk__tile_kernel *k, wk__tile v) {

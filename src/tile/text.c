@@ -2,11 +2,11 @@
  *
  *     kernel NAME warps 4 stages 2
  *     %1 = parameter float32* 0
- *     %2 = load float32 %1 - - -
+ *     %2 = load float32 %1 - -
  *
  * A line is: the value's number, the operation, `map`'s or an atomic's own, the type, operands (`-` for one that is
- * missing), `axis A` of reductions, scans and tensors, the number. Test: tests/c/test_tile.c (what is printed parses to
- * the same text). */
+ * missing), `axis A` of reductions and scans, the number. Test: tests/c/test_tile.c (what is printed parses to the same
+ * text). */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -21,11 +21,11 @@ void wk__tile_type_print(wk__string *s, const wk__tile_type *t) {
 }
 
 static bool has_map(int op) { return op == WK__TILE_map || op == WK__TILE_reduce || op == WK__TILE_scan; }
-static bool has_axis(int op) { return op == WK__TILE_reduce || op == WK__TILE_scan || op == WK__TILE_tensor; }
+static bool has_axis(int op) { return op == WK__TILE_reduce || op == WK__TILE_scan; }
 static bool has_number(int op) {
   return op == WK__TILE_parameter || op == WK__TILE_constant || op == WK__TILE_program_id ||
          op == WK__TILE_num_programs || op == WK__TILE_range || op == WK__TILE_permute || op == WK__TILE_scan ||
-         op == WK__TILE_philox || op == WK__TILE_tensor;
+         op == WK__TILE_philox;
 }
 
 static void print_number(wk__string *s, wk__scalar n) {

@@ -36,7 +36,6 @@ enum {
   WK__TILE_MAX_DEPTH = 32, /* regions in regions */
   WK__TILE_STAGES = 3,     /* of a kernel that does not say them */
   WK__TILE_MOST_AHEAD = 7, /* rounds */
-  WK__TILE_TENSORS = 16,   /* that a device is told of, by their numbers */
 };
 
 typedef enum wk__tile_op {
@@ -118,15 +117,6 @@ WK_MUST_USE wk_status wk__tile_verify(const wk__tile_kernel *kernel);
 void wk__tile_print(wk__string *s, const wk__tile_kernel *kernel);
 wk__tile_kernel *wk__tile_parse(const char *text) WK_MUST_USE;
 
-/* A tensor that loads are boxes of, for some arguments. In the order of its dims; `line` is elements to the next line.
- */
-typedef struct wk__tile_tensor_given {
-  int64_t address, sizes[2], line;
-} wk__tile_tensor_given;
-/* false: it is made of more than arguments and numbers, by more than sums and products. */
-bool wk__tile_find_tensor(const wk__tile_kernel *kernel, wk__tile tensor, const int64_t *args,
-                          wk__tile_tensor_given *out);
-
 /* Which parameters (bits) stores and atomics write to; not known: one's address is made of none. */
 WK_MUST_USE wk_status wk__tile_written(const wk__tile_kernel *kernel, uint64_t *out_written, bool *out_known);
 
@@ -135,10 +125,6 @@ static inline int64_t wk__tile_elements(const wk__tile_type *t) {
   return (int64_t)t->shape[0] * t->shape[1] * t->shape[2];
 }
 static inline bool wk__tile_has_value(const wk__tile_instr *i) { return i->type.shape[0] != 0; }
-/* A constant that is 0. */
-static inline bool wk__tile_is_zero(const wk__tile_instr *i) {
-  return i->op == WK__TILE_constant && (i->number.category == WK__FLOAT_KIND ? i->number.d == 0 : i->number.i == 0);
-}
 /* What elements are computed in; pointers are integers. */
 static inline wk_dtype wk__tile_compute(const wk__tile_type *t) {
   return t->pointer ? WK_INT64 : (wk_dtype)wk__dtypes[t->dtype].compute;
@@ -195,11 +181,7 @@ wk__tile wk__tile_reduce(wk__tile_builder *b, const char *name, wk__tile x, int 
 wk__tile wk__tile_scan(wk__tile_builder *b, const char *name, wk__tile x, int axis, bool reverse);
 wk__tile wk__tile_dot(wk__tile_builder *b, wk__tile x, wk__tile y, wk__tile sum, wk_dtype dtype);
 wk__tile wk__tile_philox(wk__tile_builder *b, wk__tile seed, wk__tile offset, int word);
-/* A tensor of two dims, and a box of it. axis: the dim along which its lines lie. */
-wk__tile wk__tile_tensor(wk__tile_builder *b, wk__tile pointer, const wk__tile sizes[2], wk__tile line, int axis);
-wk__tile wk__tile_box(wk__tile_builder *b, wk__tile tensor, wk__tile first, wk__tile second);
-/* box: 0, or what the pointers and the mask, without which there is none, say of it; `other` is 0 then. */
-wk__tile wk__tile_load(wk__tile_builder *b, wk__tile pointer, wk__tile mask, wk__tile other, wk__tile box);
+wk__tile wk__tile_load(wk__tile_builder *b, wk__tile pointer, wk__tile mask, wk__tile other);
 void wk__tile_store(wk__tile_builder *b, wk__tile pointer, wk__tile value, wk__tile mask);
 wk__tile wk__tile_atomic_op(wk__tile_builder *b, wk__tile_atomic how, wk__tile pointer, wk__tile value, wk__tile mask,
                             wk__tile compare);

@@ -51,7 +51,6 @@ static wk_status check_operands(const checker *c, wk__tile v) {
   if (i->op == WK__TILE_map) needed = wk__loop_ops[i->map].arity;
   if (i->op == WK__TILE_load || i->op == WK__TILE_carry) needed = i->op == WK__TILE_load;
   if (i->op == WK__TILE_store || i->op == WK__TILE_atomic) needed = 2;
-  if (i->op == WK__TILE_box) needed = 3;
   for (int o = 0; o < 4; o++) {
     wk__tile x = i->operands[o];
     if (!x && o < needed) return broken(c, v, "an operand is missing");
@@ -135,33 +134,6 @@ static bool memory_fits(const checker *c, const wk__tile_instr *i, int mask) {
 
 static bool is_scalar(const wk__tile_type *t, int dtype) { return is(t, dtype) && t->ndim == 0; }
 
-static bool tensor_fits(const checker *c, const wk__tile_instr *i) {
-  for (int o = 1; o < 4; o++) {
-    const wk__tile_type *t = &operand(c, i, o)->type;
-    if (t->pointer || t->ndim || wk__dtype_category((wk_dtype)t->dtype) != WK__INTEGER_KIND) return false;
-  }
-  return i->type.pointer && i->type.ndim == 0 && wk__tile_same_type(&i->type, &operand(c, i, 0)->type) && i->axis < 2 &&
-         i->number.i >= 0;
-}
-
-static bool box_fits(const checker *c, const wk__tile_instr *i) {
-  const wk__tile_instr *tensor = operand(c, i, 0);
-  for (int o = 1; o < 3; o++)
-    if (!is_scalar(&operand(c, i, o)->type, WK_INT32)) return false;
-  if (i->operands[3] && !is_scalar(&operand(c, i, 3)->type, WK_BOOL)) return false;
-  return tensor->op == WK__TILE_tensor && wk__tile_same_type(&i->type, &tensor->type);
-}
-
-/* Zeros stand for what is not in a box. */
-static bool load_fits(const checker *c, const wk__tile_instr *i) {
-  const wk__tile_instr *other = operand(c, i, 2), *box = operand(c, i, 3);
-  wk__tile_instr without = *i;
-  without.operands[3] = 0;
-  if (!memory_fits(c, &without, 1) || !i->operands[3]) return memory_fits(c, &without, 1);
-  bool zeros = !i->operands[2] || wk__tile_is_zero(other);
-  return box->op == WK__TILE_box && box->type.dtype == i->type.dtype && i->type.ndim == 2 && i->operands[1] && zeros;
-}
-
 static bool type_fits(const checker *c, const wk__tile_instr *i) {
   const wk__tile_type *t = &i->type, *first = &operand(c, i, 0)->type;
   switch (i->op) {
@@ -202,12 +174,8 @@ static bool type_fits(const checker *c, const wk__tile_instr *i) {
     case WK__TILE_philox:
       return is(t, WK_UINT32) && is(first, WK_INT64) && wk__tile_same_shape(t, first) &&
              wk__tile_same_type(t, &operand(c, i, 1)->type) && i->number.i >= 0 && i->number.i < 4;
-    case WK__TILE_tensor:
-      return tensor_fits(c, i);
-    case WK__TILE_box:
-      return box_fits(c, i);
     case WK__TILE_load:
-      return load_fits(c, i);
+      return memory_fits(c, i, 1);
     case WK__TILE_store:
       return memory_fits(c, i, 2);
     case WK__TILE_atomic:

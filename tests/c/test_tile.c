@@ -41,7 +41,7 @@ static wk_status build(wk__tile_kernel *k) {
   wk__tile index = wk__tile_for_begin(&b, row, rows, 1, 1, &sum, inside);
   wk__tile places = wk__tile_binary(&b, "add", at, wk__tile_binary(&b, "mul", index, n, 0), 0);
   wk__tile mask = wk__tile_binary(&b, "lt", at, n, 0);
-  wk__tile value = wk__tile_load(&b, wk__tile_binary(&b, "add", x, places, 0), mask, 0, 0);
+  wk__tile value = wk__tile_load(&b, wk__tile_binary(&b, "add", x, places, 0), mask, 0);
   wk__tile next = wk__tile_binary(&b, "add", inside[0], wk__tile_reduce(&b, "sum", value, 0, false), 0);
   const char *name = "sum";
   wk__tile_loop_end(&b, &next, &name);
@@ -117,7 +117,7 @@ static void sums_follow_the_stated_tree(void **state) {
   wk__tile_kernel *k = wk__tile_parse(
       "kernel tree warps 1\n%1 = parameter float32* 0\n%2 = parameter float32* 1\n"
       "%3 = range int32[32] 0\n%4 = broadcast float32*[32] %1\n%5 = offset float32*[32] %4 %3\n"
-      "%6 = load float32[32] %5 - - -\n%7 = reduce reduce_sum float32 %6 axis 0\nstore %2 %7 -\n");
+      "%6 = load float32[32] %5 - -\n%7 = reduce reduce_sum float32 %6 axis 0\nstore %2 %7 -\n");
   if (!k) fail_msg("%s", wk_error_message());
   int n = N;
   for (int step = 0; step < 2; step++, n /= 2)
@@ -139,7 +139,7 @@ static const char product_text[] =
     "%11 = map add int32[16,16] %9 %10 -\n%12 = broadcast float32*[16,16] %1\n%13 = offset float32*[16,16] %12 %11\n"
     "%14 = constant float32[16,16] 0\n%15 = constant int32 0\n%16 = constant int32 1\n%17 = constant int32[16,16] 16\n"
     "%18 = carry float32[16,16] %14\n%19 = carry float32*[16,16] %13\n%20 = for int32 %15 %3 %16\n"
-    "%21 = load float32[16,16] %19 - - -\n%22 = dot float32[16,16] %21 %21 %18\n%23 = offset float32*[16,16] %19 %17\n"
+    "%21 = load float32[16,16] %19 - -\n%22 = dot float32[16,16] %21 %21 %18\n%23 = offset float32*[16,16] %19 %17\n"
     "set %18 %22\nset %19 %23\nend\n"
     "%27 = constant int32[16,1] 16\n%28 = map mul int32[16,1] %5 %27 -\n%29 = broadcast int32[16,16] %28\n"
     "%30 = map add int32[16,16] %29 %10 -\n%31 = broadcast float32*[16,16] %2\n%32 = offset float32*[16,16] %31 %30\n"
@@ -230,7 +230,7 @@ static void mistakes_are_errors(void **state) {
   (void)wk__tile_binary(&b, "add", wk__tile_range(&b, 0, 32), wk__tile_range(&b, 0, 64), 0);
   check_refused(&b, WK_VALUE_ERROR, "incompatible dimensions at index 0: 32 and 64");
   b = begin();
-  (void)wk__tile_load(&b, wk__tile_range(&b, 0, 32), 0, 0, 0);
+  (void)wk__tile_load(&b, wk__tile_range(&b, 0, 32), 0, 0);
   check_refused(&b, WK_TYPE_ERROR, "Unsupported ptr type <['32'], int32> in `tl.load`");
   b = begin();
   wk__tile p = wk__tile_parameter(&b, WK_FLOAT32, true);
@@ -246,55 +246,6 @@ static void mistakes_are_errors(void **state) {
                 "Loop-carried variable acc has initial type int32 but is re-assigned to fp32 in loop!");
 }
 
-/* ---- boxes of tensors ---- */
-
-#define TENSOR                                                                                                      \
-  "%1 = parameter float16* 0\n%2 = parameter int32 1\n%3 = parameter int32 2\n%4 = map mul int32 %2 %3 -\n"         \
-  "%5 = cast int64 %4\n%6 = offset float16* %1 %3\n%7 = tensor float16* %6 %5 %2 %3 axis 1 0\n"                     \
-  "%8 = constant int32 4\n%9 = broadcast float16*[16,16] %1\n%10 = constant bool[16,16] 0\n%11 = constant bool 1\n" \
-  "%12 = box float16* %7 %8 %2 -\n"
-
-/* What a tensor is, of arguments by sums and products; integers wrap as the kernel's do. */
-static void tensors_are_known_beforehand(void **state) {
-  (void)state;
-  wk__tile_kernel *k = wk__tile_parse("kernel box warps 1\n" TENSOR "%13 = load float16[16,16] %9 %10 - %12\n");
-  if (!k) fail_msg("%s", wk_error_message());
-  wk__tile_tensor_given given;
-  assert_true(wk__tile_find_tensor(k, 7, (int64_t[]){1000, 70000, 80000}, &given));
-  assert_true(given.address == 1000 + 2 * 80000 && given.sizes[1] == 70000 && given.line == 80000);
-  assert_true(given.sizes[0] == (int32_t)(70000LL * 80000));
-  wk__tile_release(k);
-  k = wk__tile_parse(
-      "kernel box warps 1\n%1 = parameter float16* 0\n%2 = program_id int32 0\n"
-      "%3 = tensor float16* %1 %2 %2 %2 axis 0 3\n");
-  if (!k) fail_msg("%s", wk_error_message());
-  assert_false(wk__tile_find_tensor(k, 3, (int64_t[]){1000}, &given));
-  wk__tile_release(k);
-}
-
-/* A load some rounds ahead is a box so many rounds ahead, which is there where the round is. */
-static void boxes_go_ahead_with_their_loads(void **state) {
-  (void)state;
-  wk__tile_kernel *k = wk__tile_parse(
-      "kernel box warps 1\n%1 = parameter float32* 0\n%2 = parameter int32 1\n%3 = tensor float32* %1 %2 %2 %2 axis 1 "
-      "0\n"
-      "%4 = broadcast float32*[16,16] %1\n%5 = constant bool 1\n%6 = broadcast bool[16,16] %5\n%7 = constant int32 0\n"
-      "%8 = constant int32 16\n%9 = constant float32[16,16] 0\n%10 = carry float32[16,16] %9\n"
-      "%11 = for int32 %7 %2 %8\n%12 = box float32* %3 %7 %11 -\n%13 = load float32[16,16] %4 %6 - %12\n"
-      "%14 = dot float32[16,16] %13 %13 %10\nset %10 %14\nend\nstore %4 %10 -\n");
-  if (!k) fail_msg("%s", wk_error_message());
-  assert_int_equal(wk__tile_load_ahead(k, NULL), WK_OK);
-  int boxes = 0, loads = 0;
-  for (wk__tile v = k->instrs[0].next; v; v = k->instrs[v].next) {
-    const wk__tile_instr *i = &k->instrs[v];
-    boxes += i->op == WK__TILE_box && k->instrs[i->operands[3]].map == WK__LOOP_lt;
-    loads += i->op == WK__TILE_load && k->instrs[i->operands[3]].op == WK__TILE_box;
-  }
-  assert_int_equal(boxes, 2);
-  assert_int_equal(loads, 2);
-  wk__tile_release(k);
-}
-
 /* ---- what is not well formed ---- */
 
 static void broken_kernels_are_found(void **state) {
@@ -308,7 +259,7 @@ static void broken_kernels_are_found(void **state) {
       "%1 = range int32[32] 0\n%2 = map add float32[32] %1 %1 -\n",
       "%1 = range int32[32] 0\n%2 = view int32[16] %1\n",
       "%1 = range int32[32] 0\n%2 = broadcast int32[64] %1\n",
-      "%1 = range int32[32] 0\n%2 = load int32[32] %1 - - -\n",
+      "%1 = range int32[32] 0\n%2 = load int32[32] %1 - -\n",
       "%1 = range int32[32] 0\n%2 = reduce reduce_sum int32 %1 axis 1\n",
       "%1 = range int32[32] 0\n%2 = reduce exp int32 %1 axis 0\n",
       "%1 = range int32[32] 0\n%2 = permute int32[32] %1 1\n",
@@ -324,14 +275,6 @@ static void broken_kernels_are_found(void **state) {
       "%1 = constant float32[16,16] 1\n%2 = constant float32[32,16] 1\n%3 = dot float32[16,16] %1 %2 %1\n",
       "%1 = constant int32[4] 0\n%2 = scan reduce_sum int32[4] %1 axis 0 0\n",
       "%1 = constant float32 0\n%2 = bits int64 %1\n",
-      "%1 = parameter float16* 0\n%2 = constant float32 1\n%3 = tensor float16* %1 %2 %2 %2 axis 1 0\n",
-      "%1 = parameter float16* 0\n%2 = constant int32 1\n%3 = tensor float16* %1 %2 %2 %2 axis 2 0\n",
-      "%1 = parameter float16* 0\n%2 = constant int32 1\n%3 = box float16* %1 %2 %2 -\n",
-      TENSOR "%13 = box float16* %7 %8 %5 -\n",                                             /* an index of int64 */
-      TENSOR "%13 = box float16* %7 %8 %8 %8\n",                                            /* there by a number */
-      TENSOR "%13 = load float16[16,16] %9 - - %12\n",                                      /* without a mask */
-      TENSOR "%13 = load float16[16,16] %9 %10 - %7\n",                                     /* of a tensor */
-      TENSOR "%13 = constant float16[16,16] 1\n%14 = load float16[16,16] %9 %10 %13 %12\n", /* of ones */
   };
   for (size_t i = 0; i < WK_COUNT(bodies); i++) {
     char text[1024];
@@ -384,12 +327,11 @@ static void failed_allocations_are_errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(built_kernels_are_text),       TEST(kernels_are_run),
-      TEST(carries_are_set_at_once),      TEST(sums_follow_the_stated_tree),
-      TEST(loads_go_some_rounds_ahead),   TEST(products_take_what_is_added),
-      TEST(tensors_are_known_beforehand), TEST(boxes_go_ahead_with_their_loads),
-      TEST(mistakes_are_errors),          TEST(broken_kernels_are_found),
-      TEST(mutated_texts_never_crash),    TEST(failed_allocations_are_errors),
+      TEST(built_kernels_are_text),     TEST(kernels_are_run),
+      TEST(carries_are_set_at_once),    TEST(sums_follow_the_stated_tree),
+      TEST(loads_go_some_rounds_ahead), TEST(products_take_what_is_added),
+      TEST(mistakes_are_errors),        TEST(broken_kernels_are_found),
+      TEST(mutated_texts_never_crash),  TEST(failed_allocations_are_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

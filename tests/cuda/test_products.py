@@ -100,39 +100,6 @@ def test_tensor_cores(how, dtype, m, n, k, monkeypatch):
     assert close(torch.bmm(a.cuda(), b.cuda().expand(3, k, n)), a.double() @ b.double())
 
 
-@pytest.mark.parametrize("m", [136, 260, 390, 1100])  # the last tile of an odd number has a neighbour without rows
-def test_clusters_have_the_same_bits(m, monkeypatch):
-    torch.manual_seed(0)
-    row = torch.randn(264).bfloat16().cuda()
-    for n, k, turned_a, turned_b in (
-        (264, 72, 0, 0),
-        (264, 136, 0, 1),
-        (65, 64, 0, 0),
-        (24, 1040, 1, 0),
-        (600, 40, 0, 1),
-    ):
-        if turned_a and m % 8:
-            continue
-        a, b = torch.randn(2, m, k).bfloat16().cuda(), torch.randn(2, k, n).bfloat16().cuda()
-        a = a.transpose(1, 2).contiguous().transpose(1, 2) if turned_a else a
-        b = b.transpose(1, 2).contiguous().transpose(1, 2) if turned_b else b
-        found = {}
-        for how in ("wgmma", "clusters"):
-            monkeypatch.setenv("WICK_CUDA_PRODUCTS", how)
-            found[how] = [a[0] @ b[0], a @ b, torch.addmm(a[0] @ b[0], a[0], b[0], beta=0.5, alpha=2)]
-            found[how] += [F.linear(a[0], b[0].t(), row[:n])] if n <= 264 else []
-        assert all(torch.equal(*pair) for pair in zip(*found.values(), strict=True)), (n, k)
-
-
-def test_clusters_are_of_all_types(monkeypatch, tf32):
-    for dtype in (torch.float16, torch.float32):
-        a, b = torch.randn(260, 44).to(dtype).cuda(), torch.randn(136, 44).to(dtype).cuda().t()
-        monkeypatch.setenv("WICK_CUDA_PRODUCTS", "wgmma")
-        expected = a @ b
-        monkeypatch.setenv("WICK_CUDA_PRODUCTS", "clusters")
-        assert torch.equal(a @ b, expected)
-
-
 @pytest.fixture
 def tf32():
     torch.backends.cuda.matmul.allow_tf32 = True

@@ -244,54 +244,6 @@ def persistent_matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: 
 
 
 @triton.jit
-def left_of(a, row, k, M, K, BM: tl.constexpr, BK: tl.constexpr):
-    if isinstance(a, tl.tensor_descriptor):
-        return a.load([row, k])
-    else:
-        m, at = row + tl.arange(0, BM), k + tl.arange(0, BK)
-        return tl.load(a + m[:, None] * K + at[None, :], mask=(m[:, None] < M) & (at[None, :] < K), other=0.0)
-
-
-@triton.jit
-def described_matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """The host says what a and c are; b (N, K), turned, by a block pointer whose lines lie along its first dim."""
-    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
-    right = tl.make_block_ptr(b, (K, N), (1, K), (0, column), (BK, BN), (0, 1))
-    sums = tl.zeros((BM, BN), dtype=tl.float32)
-    for k in range(0, K, BK):
-        sums = tl.dot(left_of(a, row, k, M, K, BM, BK), tl.load(right, boundary_check=(0, 1)), sums)
-        right = tl.advance(right, (BK, 0))
-    c.store([row, column], sums.to(c.dtype))
-
-
-@triton.jit
-def first_line_matmul(a, b, out, first, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """Blocks of a end with its first line."""
-    sums = tl.zeros((BM, BN), dtype=tl.float32)
-    for k in range(first, K, BK):
-        sums = tl.dot(a.load([1 - BM, k]), b.load([k, 0]), sums)
-    tl.store(out + tl.arange(0, BM)[:, None] * BN + tl.arange(0, BN)[None, :], sums)
-
-
-@triton.jit
-def described_attention(q, k, v, out, S, H, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    for head in range(tl.program_id(1), H, tl.num_programs(1)):
-        first = head * S
-        row = first + tl.program_id(0) * BM
-        queries = q.load([row, 0])
-        top = tl.zeros([BM], dtype=tl.float32) - float("inf")
-        total, acc = tl.zeros([BM], dtype=tl.float32), tl.zeros([BM, D], dtype=tl.float32)
-        for start in range(first, first + S, BN):
-            scores = tl.dot(queries, k.load([start, 0]).T) * scale
-            new_top = tl.maximum(top, tl.max(scores, 1))
-            p, shrink = tl.exp2(scores - new_top[:, None]), tl.exp2(top - new_top)
-            total = total * shrink + tl.sum(p, 1)
-            acc = tl.dot(p.to(v.dtype), v.load([start, 0]), acc * shrink[:, None])
-            top = new_top
-        out.store([row, 0], (acc / total[:, None]).to(out.dtype))
-
-
-@triton.jit
 def prefetching_matmul(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, STORES: tl.constexpr):
     """The program loads a round ahead itself; it may leave sums in memory in each round."""
     m, n, k = tl.arange(0, BM)[:, None], tl.arange(0, BN)[None, :], tl.arange(0, BK)
@@ -393,49 +345,6 @@ def run_persistent_matmul(device, m, n, k, blocks, warps, stages):
     return c.cpu(), (a.float().t() @ b.float().t()).bfloat16()
 
 
-def run_described_matmul(device, dtype, m, n, k, blocks, warps=4, stages=3, how="boxes"):
-    """how: a is a part of a tensor whose rest is no number, with lines of a multiple of 16 bytes ("boxes"), of another
-    length ("lines"), not from such an address on ("address"); or it is read by pointers."""
-    torch.manual_seed(0)
-    bm, bn, bk = blocks
-    pitch = k if how == "pointers" else k + (1 if how == "lines" else 8)
-    memory = torch.full(((m + 2) * pitch,), float("nan"), dtype=dtype, device=device)
-    a = memory.as_strided((m, k), (pitch, 1), int(how == "address"))
-    a.copy_(torch.randn(m, k).to(dtype).to(device))
-    b, c = torch.randn(n, k).to(dtype).to(device), torch.full((m, n), 7.0).to(dtype).to(device)
-    left = a if how == "pointers" else TensorDescriptor(a, [m, k], [pitch, 1], [bm, bk])
-    grid = (triton.cdiv(m, bm), triton.cdiv(n, bn))
-    described_matmul[grid](left, b, TensorDescriptor.from_tensor(c, [bm, bn]), m, n, k, BM=bm, BN=bn, BK=bk, num_warps=warps,
-                           num_stages=stages)  # fmt: skip
-    return c.cpu(), (a.cpu().float() @ b.cpu().float().t()).to(dtype)
-
-
-def run_first_line_matmul(device, pitch=72, first=0, k=72, blocks=(64, 32, 16)):
-    torch.manual_seed(0)
-    bm, bn, bk = blocks
-    a, b = torch.randn(2, k).half().to(device), torch.randn(k, bn).half().to(device)
-    out, expected = torch.empty(bm, bn, device=device), torch.zeros(bm, bn)
-    first_line_matmul[(1,)](TensorDescriptor(a, [2, k], [pitch, 1], [bm, bk]), TensorDescriptor.from_tensor(b, [bk, bn]), out, first, k,
-                            BM=bm, BN=bn, BK=bk)  # fmt: skip
-    first = max(first, 0)
-    expected[-1] = a[0, first:].cpu().float() @ b[first:].cpu().float()
-    return out.cpu(), expected
-
-
-def run_described_attention(device, s=128, d=64, bm=64, bn=32, warps=4, stages=3, programs=2):
-    """Of two heads; one program after the other makes both where there is one: the first head's values are infinite then."""
-    torch.manual_seed(0)
-    q, k, v = (torch.randn(2 * s, d).bfloat16().to(device) for _ in range(3))
-    if programs == 1:
-        v[:s] = float("inf")
-    out = torch.empty_like(q)
-    described = [TensorDescriptor.from_tensor(t, [b, d]) for t, b in ((q, bm), (k, bn), (v, bn), (out, bm))]
-    described_attention[(s // bm, programs)](*described, s, 2, d**-0.5 * 1.44269504, D=d, BM=bm, BN=bn, num_warps=warps,
-                                             num_stages=stages)  # fmt: skip
-    q, k, v = (t.cpu().float().view(2, s, d) for t in (q, k, v))
-    return out.cpu().float().view(2, s, d), torch.softmax(q @ k.transpose(1, 2) * d**-0.5, 2) @ v
-
-
 def run_prefetching_matmul(device, stores, m=64, n=64, k=96):
     torch.manual_seed(0)
     a, b, c = torch.randn(m, k).half(), torch.randn(k, n).half(), torch.zeros(m, n, device=device)
@@ -522,34 +431,6 @@ def test_tiles_in_turn_and_loads_by_hand():
     for stores in (False, True):
         out, expected = run_prefetching_matmul("cpu", stores)
         torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("how", ["boxes", "lines", "address", "pointers"])
-def test_products_of_what_the_host_describes(how):
-    out, expected = run_described_matmul("cpu", torch.float16, 70, 40, 24, (32, 32, 16), how=how)
-    torch.testing.assert_close(out, expected)
-
-
-@pytest.mark.parametrize(("pitch", "first"), [(72, 0), (1 << 39, 0), (72, 16), (72, 1), (72, 12), (72, -20)])
-def test_blocks_may_begin_outside_and_anywhere(pitch, first):
-    out, expected = run_first_line_matmul("cpu", pitch, first)
-    torch.testing.assert_close(out, expected)
-
-
-def test_attention_of_what_the_host_describes():
-    out, expected = run_described_attention("cpu", 32, 16, 16, 16)
-    torch.testing.assert_close(out, expected, rtol=2e-2, atol=2e-2)
-
-
-def test_loads_say_what_they_are_boxes_of():
-    a, b, c = (torch.zeros(16, 16, dtype=torch.float16) for _ in range(3))
-    described = [TensorDescriptor.from_tensor(t, [16, 16]) for t in (a, c)]
-    kernel = described_matmul.warmup(described[0], b, described[1], 16, 16, 16, BM=16, BN=16, BK=16, grid=(1,))
-    lines = [line.split() for line in kernel.text.splitlines()]
-    tensors = {line[0]: line[-2:] for line in lines if "tensor" in line}
-    boxes = {line[0]: line[4] for line in lines if "box" in line}
-    assert [tensors[boxes[line[-1]]][0] for line in lines if "load" in line] == ["1", "0"]  # a lies along k, b.t() too
-    assert len({number for _, number in tensors.values()}) == 2
 
 
 @pytest.mark.parametrize("given", ["tensors", "descriptors"])

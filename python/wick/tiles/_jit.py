@@ -219,20 +219,21 @@ class JITFunction(KernelInterface):
         return tuple(key), parameters
 
     def _build(self, key, warps, stages):
-        builder, names = _C._TileBuilder(tl.tensor), {}
+        builder = _C._TileBuilder(tl.tensor)
+        names = {}
+        for name, kind in zip(self.arg_names, key, strict=True):
+            if kind[0] == "constant":
+                names[name] = kind[-1]
+            elif kind[0] == "descriptor":
+                base, ndim = builder.parameter(kind[1], True), kind[2]
+                sizes = [builder.parameter("int32", False) for _ in range(ndim)]
+                strides = [builder.parameter("int64", False) for _ in range(ndim - 1)]
+                names[name] = tl.block_type(base, sizes, [*strides, 1], [0] * ndim, kind[3], True)
+            else:
+                names[name] = builder.parameter(kind[1], kind[0] == "pointer")
         outer = getattr(tl._building, "builder", None)
         tl._building.builder = builder
         try:
-            for name, kind in zip(self.arg_names, key, strict=True):
-                if kind[0] == "constant":
-                    names[name] = kind[-1]
-                elif kind[0] == "descriptor":
-                    base, ndim = builder.parameter(kind[1], True), kind[2]
-                    sizes = [builder.parameter("int32", False) for _ in range(ndim)]
-                    strides = [builder.parameter("int64", False) for _ in range(ndim - 1)]
-                    names[name] = tl.block_type(base, sizes, [*strides, 1], [0] * ndim, kind[3], True)
-                else:
-                    names[name] = builder.parameter(kind[1], kind[0] == "pointer")
             Walker(self, builder, names, True).run()
             return builder.finish(self.__name__, warps, stages)
         finally:

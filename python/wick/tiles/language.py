@@ -424,12 +424,11 @@ class block_type:  # noqa: N801
     Its offsets are what a loop changes; `flatten` and `rebuild` are for the walk, which carries them.
     """
 
-    def __init__(self, base, shape, strides, offsets, block_shape, checks_all, told=None):
+    def __init__(self, base, shape, strides, offsets, block_shape, checks_all):
         self.base, self.shape, self.strides = base, _list(shape), _list(strides)
         self.offsets, self.block_shape, self.checks_all = tuple(_list(offsets)), _list(block_shape), checks_all
         if not len(self.shape) == len(self.strides) == len(self.offsets) == len(self.block_shape):
             raise ValueError("shape, strides, offsets and block_shape of a block have to be of one length")
-        self._told = _told(self) if told is None else told
 
     @property
     def dtype(self):
@@ -443,7 +442,7 @@ class block_type:  # noqa: N801
         return list(self.offsets)
 
     def rebuild(self, leaves):
-        return block_type(self.base, self.shape, self.strides, leaves, self.block_shape, self.checks_all, self._told)
+        return block_type(self.base, self.shape, self.strides, leaves, self.block_shape, self.checks_all)
 
     def places(self, checked):
         """Pointers, and a mask for the dims that are checked (or None)."""
@@ -458,17 +457,10 @@ class block_type:  # noqa: N801
                 mask = inside if mask is None else mask & inside
         return pointer, None if mask is None else broadcast_to(mask, self.block_shape)
 
-    def box(self, checked):
-        """What a device that copies boxes is told of a load that is 0 where it is outside, or None."""
-        words = all(not isinstance(at, tensor) or at._dtype == "int32" for at in self.offsets)
-        if self._told is None or not words or {*range_(len(self.shape))} - {*checked}:
-            return None
-        return _builder().box(self._told, *self.offsets)
-
     def load(self, offsets):
         """Of a descriptor: the block at the offsets, 0 where it is outside."""
-        at, dims = self.rebuild(offsets), range_(len(self.shape))
-        return _builder().load(*at.places(dims), 0, at.box(dims))
+        pointer, mask = self.rebuild(offsets).places(range_(len(self.shape)))
+        return _builder().load(pointer, mask, 0)
 
     def store(self, offsets, value):
         pointer, mask = self.rebuild(offsets).places(range_(len(self.shape)))
@@ -476,14 +468,6 @@ class block_type:  # noqa: N801
 
 
 tensor_descriptor = block_type
-
-
-def _told(block):
-    """The tensor of a block, where it has two dims and lines without gaps; else None."""
-    lines = [d for d, stride in enumerate(block.strides) if isinstance(stride, int) and stride == 1]
-    if len(block.shape) != 2 or not lines:
-        return None
-    return _builder().tensor(block.base, *block.shape, block.strides[1 - lines[-1]], lines[-1])
 
 
 def _is_wide(stride):
@@ -524,12 +508,10 @@ def load(pointer, mask=None, other=None, boundary_check=(), padding_option="", c
     if isinstance(pointer, block_type):
         if _plain(mask) is not None or _plain(other) is not None:
             raise ValueError("`mask` and `other` arguments cannot be specified for loading block pointers")
-        checked = _checked(boundary_check)
-        places, inside = pointer.places(checked)
-        if _plain(padding_option) == "nan" and inside is not None:
-            return _builder().load(places, inside, float("nan"), None)
-        return _builder().load(places, inside, None, pointer.box(checked))
-    return _builder().load(pointer, _plain(mask), _plain(other), None)
+        places, inside = pointer.places(_checked(boundary_check))
+        padding = float("nan") if _plain(padding_option) == "nan" and inside is not None else None
+        return _builder().load(places, inside, padding)
+    return _builder().load(pointer, _plain(mask), _plain(other))
 
 
 def store(pointer, value, mask=None, boundary_check=(), cache_modifier="", eviction_policy=""):

@@ -189,9 +189,6 @@ static void run_value(tile_run *r, wk__tile v, const wk__tile_instr *i) {
     case WK__TILE_philox:
       tile_philox(r, v);
       break;
-    case WK__TILE_tensor:
-    case WK__TILE_box: /* pointers and masks say the same */
-      break;
     case WK__TILE_load:
       tile_load(r, v);
       break;

@@ -390,39 +390,15 @@ static PyObject *make_philox(PyObject *self, PyObject *args) {  // -> new
 
 /* ---- methods: memory ---- */
 
-/* tensor(pointer, size, size, elements to the next line, axis of lines) */
-static PyObject *make_tensor(PyObject *self, PyObject *args) {  // -> new
-  READY(self);
-  PyObject *o[4];
-  wk__tile pointer, sizes[2], line;
-  int axis;
-  if (!PyArg_ParseTuple(args, "OOOOi:tensor", &o[0], &o[1], &o[2], &o[3], &axis)) return NULL;
-  if (wk__tiles_needed(b, o[0], &pointer) < 0 || wk__tiles_needed(b, o[1], &sizes[0]) < 0 ||
-      wk__tiles_needed(b, o[2], &sizes[1]) < 0 || wk__tiles_needed(b, o[3], &line) < 0)
-    return NULL;
-  return wrap(b, wk__tile_tensor(&b->b, pointer, sizes, line, axis));
-}
-/* box(tensor, first index, first index) */
-static PyObject *make_box(PyObject *self, PyObject *args) {  // -> new
-  READY(self);
-  PyObject *o[3];
-  wk__tile tensor, first, second;
-  if (!PyArg_ParseTuple(args, "OOO:box", &o[0], &o[1], &o[2])) return NULL;
-  if (wk__tiles_needed(b, o[0], &tensor) < 0 || wk__tiles_needed(b, o[1], &first) < 0 ||
-      wk__tiles_needed(b, o[2], &second) < 0)
-    return NULL;
-  return wrap(b, wk__tile_box(&b->b, tensor, first, second));
-}
-/* load(pointer, mask or None, other or None, box or None) */
 static PyObject *make_load(PyObject *self, PyObject *args) {  // -> new
   READY(self);
-  PyObject *o[4];
-  wk__tile pointer, mask, other, box;
-  if (!PyArg_ParseTuple(args, "OOOO:load", &o[0], &o[1], &o[2], &o[3])) return NULL;
+  PyObject *o[3];
+  wk__tile pointer, mask, other;
+  if (!PyArg_ParseTuple(args, "OOO:load", &o[0], &o[1], &o[2])) return NULL;
   if (wk__tiles_needed(b, o[0], &pointer) < 0 || operand(b, o[1], &mask, NULL) < 0 ||
-      operand(b, o[2], &other, NULL) < 0 || operand(b, o[3], &box, NULL) < 0)
+      operand(b, o[2], &other, NULL) < 0)
     return NULL;
-  return wrap(b, wk__tile_load(&b->b, pointer, mask, other, box));
+  return wrap(b, wk__tile_load(&b->b, pointer, mask, other));
 }
 static PyObject *make_store(PyObject *self, PyObject *args) {  // -> new
   READY(self);
@@ -534,8 +510,6 @@ static PyMethodDef builder_methods[] = {{"parameter", make_parameter, METH_VARAR
                                         {"scan", make_scan, METH_VARARGS, NULL},
                                         {"dot", make_dot, METH_VARARGS, NULL},
                                         {"philox", make_philox, METH_VARARGS, NULL},
-                                        {"tensor", make_tensor, METH_VARARGS, NULL},
-                                        {"box", make_box, METH_VARARGS, NULL},
                                         {"load", make_load, METH_VARARGS, NULL},
                                         {"store", make_store, METH_VARARGS, NULL},
                                         {"atomic", make_atomic, METH_VARARGS, NULL},

@@ -4,7 +4,7 @@
  * one after the other until each has ended or waits; then what a warp has met for is done; when no warp can go on,
  * barriers of the block open; when none can, the launch has a deadlock. A kernel without such instructions runs its
  * threads one by one over a single frame. Blocks go in order of their number, on WICK_EMULATOR_THREADS threads of the
- * host; those of a cluster in turns. Tests: tests/test_control.c, tests/test_errors.c, tests/test_bulk.c. */
+ * host. Tests: tests/test_control.c, tests/test_errors.c. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,26 +189,13 @@ static void report_deadlock(ptx_block *block) {
   ptx_fault(first, first->pc, CUDA_ERROR_LAUNCH_FAILED, "deadlock: %u threads wait, this one first", waiting);
 }
 
-/* Each warp of a block once, and the barriers that they come to; whether anything has moved. */
-static bool run_turn(ptx_block *block) {
-  bool moved = false;
-  for (uint32_t w = 0; w < block->warp_count && !has_failed(block); w++) moved |= run_warp(block, w);
-  return !has_failed(block) && (open_barriers(block, false) || moved || open_any(block));
-}
-
-static void run_together(ptx_cluster *cluster) {
-  for (uint32_t b = 0; b < cluster->count; b++)
-    for (uint32_t i = 0; i < cluster->blocks[b].thread_count; i++) ptx_begin(&cluster->blocks[b].threads[i]);
-  for (;;) {
-    ptx_block *living = NULL;
+static void run_together(ptx_block *block) {
+  for (uint32_t i = 0; i < block->thread_count; i++) ptx_begin(&block->threads[i]);
+  while (count_living(block) && !has_failed(block)) {
     bool moved = false;
-    for (uint32_t b = 0; b < cluster->count; b++) {
-      if (!count_living(&cluster->blocks[b])) continue;
-      living = &cluster->blocks[b];
-      moved |= run_turn(living);
-    }
-    if (!living || has_failed(living)) return;
-    if (!moved) report_deadlock(living);
+    for (uint32_t w = 0; w < block->warp_count && !has_failed(block); w++) moved |= run_warp(block, w);
+    if (has_failed(block) || open_barriers(block, false) || moved) continue;
+    if (!open_any(block) && !has_failed(block)) report_deadlock(block);
   }
 }
 
@@ -286,7 +273,7 @@ static void release_block(ptx_block *block) {
   free(block->local);
 }
 
-static void begin_block(ptx_block *block, uint64_t number) {
+static void run_block(ptx_block *block, uint64_t number) {
   const ptx_launch *launch = block->launch;
   block->number = (uint32_t)number;
   block->index[0] = (uint32_t)(number % launch->grid[0]);
@@ -296,40 +283,29 @@ static void begin_block(ptx_block *block, uint64_t number) {
   memset(block->local, MEMORY_POISON, (size_t)block->thread_count * block->local_bytes);
   memset(block->barriers, 0, sizeof block->barriers);
   if (block->races) races_begin(block->races, block->warp_count);
-}
-
-static void run_cluster(ptx_cluster *cluster, uint64_t first) {
-  cluster->arrived = cluster->phase = 0;
-  for (uint32_t b = 0; b < cluster->count; b++) begin_block(&cluster->blocks[b], first + b);
-  if (cluster->blocks->launch->function->waits) {
-    run_together(cluster);
-    return;
-  }
-  for (uint32_t b = 0; b < cluster->count; b++) run_alone(&cluster->blocks[b]);
+  if (launch->function->waits)
+    run_together(block);
+  else
+    run_alone(block);
 }
 
 /* ---- workers ---- */
 
-/* The first of a cluster's; a grid has whole ones. */
-static bool take_blocks(ptx_launch *launch, uint32_t cluster, uint64_t *out_number) {
+static bool take_block(ptx_launch *launch, uint64_t *out_number) {
   pthread_mutex_lock(&launch->lock);
   uint64_t count = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
   bool has = !launch->result && launch->next < count;
-  if (has) *out_number = launch->next, launch->next += cluster;
+  if (has) *out_number = launch->next++;
   pthread_mutex_unlock(&launch->lock);
   return has;
 }
 
 static void *work(void *context) {
   ptx_launch *launch = context;
-  ptx_block blocks[PTX_MOST_CLUSTER];
-  ptx_cluster cluster = {.blocks = blocks, .count = launch->function->cluster ? launch->function->cluster : 1};
-  for (uint32_t b = 0; b < cluster.count; b++) {
-    create_block(&blocks[b], launch);
-    blocks[b].cluster = &cluster, blocks[b].rank = b;
-  }
-  for (uint64_t number; take_blocks(launch, cluster.count, &number);) run_cluster(&cluster, number);
-  for (uint32_t b = 0; b < cluster.count; b++) release_block(&blocks[b]);
+  ptx_block block;
+  create_block(&block, launch);
+  for (uint64_t number; take_block(launch, &number);) run_block(&block, number);
+  release_block(&block);
   return NULL;
 }
 

@@ -210,7 +210,6 @@ static CUresult check_sizes(const ptx_function *f, const uint32_t grid[3], const
     if (!grid[i] || !threads[i] || (f->required[0] && threads[i] != f->required[i])) return CUDA_ERROR_INVALID_VALUE;
   if (threads[0] > MOST_THREADS || threads[1] > MOST_THREADS || threads[2] > MOST_THREADS_Z || count > most_threads(f))
     return CUDA_ERROR_INVALID_VALUE;
-  if (f->cluster && grid[0] % f->cluster) return CUDA_ERROR_INVALID_VALUE;
   if (grid[0] > INT32_MAX || grid[1] > MOST_GRID_YZ || grid[2] > MOST_GRID_YZ) return CUDA_ERROR_INVALID_VALUE;
   return (int64_t)shared_bytes > dynamic_limit(f) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

@@ -154,7 +154,7 @@ typedef struct ptx_ins {
   X(LANEID, "%laneid") X(WARPID, "%warpid") X(NWARPID, "%nwarpid") X(SMID, "%smid")                                    \
   X(NSMID, "%nsmid") X(GRIDID, "%gridid") X(LANEMASK_EQ, "%lanemask_eq") X(LANEMASK_LE, "%lanemask_le")                \
   X(LANEMASK_LT, "%lanemask_lt") X(LANEMASK_GE, "%lanemask_ge") X(LANEMASK_GT, "%lanemask_gt") X(DYNAMIC_SMEM_SIZE, "%dynamic_smem_size") \
-  X(TOTAL_SMEM_SIZE, "%total_smem_size") X(CLUSTER_CTARANK, "%cluster_ctarank")                                        \
+  X(TOTAL_SMEM_SIZE, "%total_smem_size")                                                                               \
   X(DYNAMIC_SHARED, " dynamic shared") /* the address of extern .shared arrays */                                      \
   X(LOCAL_BASE, " local base")         /* where the .local variables of a function begin */                            \
   X(CLOCK, "%clock") X(CLOCK_HI, "%clock_hi") X(CLOCK64, "%clock64") X(GLOBALTIMER, "%globaltimer")                    \
@@ -166,8 +166,6 @@ typedef enum ptx_special {
 #undef X
       PTX_SPECIAL_COUNT
 } ptx_special;
-
-enum { PTX_MOST_CLUSTER = 8 }; /* blocks */
 
 typedef struct ptx_parameter {
   uint32_t offset, bytes; /* of a kernel: in its buffer */
@@ -196,7 +194,6 @@ typedef struct ptx_function {
   uint32_t shared_bytes, local_bytes;
   uint32_t dynamic_alignment;    /* of extern shared arrays */
   uint32_t required[3], most[3]; /* .reqntid, .maxntid; 0: not given */
-  uint32_t cluster;              /* blocks, along x; 0: not given */
   int dynamic_shared_limit;      /* cuFuncSetAttribute; 0: the usual 48 KiB */
 } ptx_function;
 

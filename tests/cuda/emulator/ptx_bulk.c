@@ -2,20 +2,20 @@
  *
  * A tensor's map, as cuTensorMapEncodeTiled makes it here: the address first, as the driver's has it, then what it was
  * told. A copy is done at once: whoever reads before its barrier says so is not found out, and neither are races with
- * it. Known are elements of 1, 2 and 4 bytes in rows of 128, 64 or 32 bytes, whose 16-byte pieces are exchanged by bits
- * 7 to 9 of their address, as many as there are pieces in a row, and zeros outside of the tensor. Floats of a map that
- * says TF32 are rounded to it, here to nearest, halves to even. Tests: tests/test_bulk.c. */
+ * it. Known are elements of 1, 2 and 4 bytes in rows of 128 bytes, whose 16-byte piece c goes to c ^ row % 8, and zeros
+ * outside of the tensor. Floats of a map that says TF32 are rounded to it, here to nearest, halves to even. Tests:
+ * tests/test_bulk.c. */
 #include "emulator.h"
 #include "ptx_run.h"
 #include "ptx_values.h"
 
 /* ---- maps ---- */
 
-enum { MAGIC = 0x7eb05, PIECE = 16, ALIGNMENT = 128, MOST_BOX = 256, DIMS = 3 };
+enum { MAGIC = 0x7eb05, LINE = 128, PIECE = 16, MOST_BOX = 256, DIMS = 3 };
 
 typedef struct tensor_map {
   uint64_t address;
-  uint32_t magic, box[DIMS], type, line; /* line: bytes of a row in shared memory */
+  uint32_t magic, box[DIMS], type;
   uint64_t sizes[DIMS], strides[DIMS - 1];
 } tensor_map;
 _Static_assert(sizeof(tensor_map) <= sizeof(CUtensorMap), "a map is opaque, and of 128 bytes");
@@ -32,7 +32,7 @@ static uint32_t bytes_of_type(uint32_t type) {
 
 static bool fits(const tensor_map *m) {
   uint32_t item = bytes_of_type(m->type);
-  bool good = item && m->address % PIECE == 0 && m->box[0] * item <= m->line && m->box[0] * item % PIECE == 0;
+  bool good = item && m->address % PIECE == 0 && m->box[0] * item <= LINE && m->box[0] * item % PIECE == 0;
   for (int d = 0; d < DIMS; d++)
     good = good && m->box[d] >= 1 && m->box[d] <= MOST_BOX && m->sizes[d] >= 1 && m->sizes[d] <= (uint64_t)1 << 32;
   for (int d = 0; d < DIMS - 1; d++)
@@ -43,11 +43,10 @@ static bool fits(const tensor_map *m) {
 CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t dims, CUdeviceptr address, const uint64_t *sizes,
                                 const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
                                 int swizzle, int promotion, int fill) {
-  enum { SWIZZLE_32 = 1, SWIZZLE_128 = 3, MOST_PROMOTION = 3 };
+  enum { SWIZZLE_128 = 3, MOST_PROMOTION = 3 };
   if (!map || !sizes || !strides || !box || !steps || dims != DIMS) return CUDA_ERROR_INVALID_VALUE;
-  if (interleave || swizzle < SWIZZLE_32 || swizzle > SWIZZLE_128 || fill || promotion > MOST_PROMOTION)
-    return CUDA_ERROR_INVALID_VALUE;
-  tensor_map m = {.address = address, .magic = MAGIC, .type = (uint32_t)type, .line = 16U << swizzle};
+  if (interleave || swizzle != SWIZZLE_128 || fill || promotion > MOST_PROMOTION) return CUDA_ERROR_INVALID_VALUE;
+  tensor_map m = {.address = address, .magic = MAGIC, .type = (uint32_t)type};
   for (int d = 0; d < DIMS; d++) {
     m.sizes[d] = sizes[d], m.box[d] = box[d];
     if (d < DIMS - 1) m.strides[d] = strides[d];
@@ -68,14 +67,8 @@ typedef struct barrier {
   uint32_t phase : 1;
 } barrier;
 
-/* Of the thread's block, or of the one of its cluster that the address says. */
 static uint8_t *shared_at(ptx_thread *t, const ptx_ins *ins, uint64_t address, uint32_t bytes, uint32_t alignment) {
   const ptx_block *block = t->block;
-  uint64_t rank = address >> PTX_RANK_SHIFT;
-  if (rank && rank <= block->cluster->count) {
-    block = &block->cluster->blocks[rank - 1];
-    address &= ((uint64_t)1 << PTX_RANK_SHIFT) - 1;
-  }
   if (address % alignment == 0 && address < block->shared_bytes && block->shared_bytes - address >= bytes)
     return block->shared + address;
   ptx_fault(t, ins, CUDA_ERROR_ILLEGAL_ADDRESS, "%u bytes at shared 0x%llx", bytes, (unsigned long long)address);
@@ -148,18 +141,18 @@ static void round_to_tf32(uint8_t *at) {
   memcpy(at, &bits, sizeof bits);
 }
 
-/* One line of a box: row (y, z) of the tensor from x on, as far as it is there. place: of the line in shared memory. */
+/* One line of a box: row (y, z) of the tensor from x on, as far as it is there. */
 static bool move_row(ptx_thread *t, const ptx_ins *ins, const tensor_map *m, const int64_t at[DIMS], uint8_t *line,
-                     uint32_t place, bool stores) {
+                     bool stores) {
   bool there = true;
   uint32_t item = bytes_of_type(m->type);
   uint64_t base = m->address;
+  uint32_t number = (uint32_t)((uint64_t)(line - t->block->shared) / LINE % 8);
   for (int d = 1; d < DIMS; d++) there = there && at[d] >= 0 && at[d] < (int64_t)m->sizes[d];
   for (int d = 1; d < DIMS; d++) base += (uint64_t)at[d] * m->strides[d - 1];
   for (uint32_t i = 0; i < m->box[0]; i++) {
     int64_t x = at[0] + i;
-    uint32_t to = place + i * item, exchanged = to ^ (to / 128 % (m->line / PIECE)) * PIECE;
-    uint8_t *here = line + exchanged - place, *element = NULL;
+    uint8_t *here = line + (i * item / PIECE ^ number) * PIECE + i * item % PIECE, *element = NULL;
     if (there && x >= 0 && x < (int64_t)m->sizes[0]) {
       element = ptx_at(t, ins, PTX_GLOBAL, base + (uint64_t)x * item, item, stores ? PTX_WRITE : PTX_READ);
       if (!element) return false;
@@ -172,7 +165,7 @@ static bool move_row(ptx_thread *t, const ptx_ins *ins, const tensor_map *m, con
 }
 
 /* A box between the tensor and shared memory: how many bytes, 0: the thread has failed. */
-static uint32_t move_box(ptx_thread *t, const ptx_ins *ins, uint32_t to, bool stores) {
+static uint32_t move_box(ptx_thread *t, const ptx_ins *ins, bool stores) {
   tensor_map m;
   const uint32_t *slots = t->function->lists + ins->b;
   int64_t at[DIMS];
@@ -184,19 +177,19 @@ static uint32_t move_box(ptx_thread *t, const ptx_ins *ins, uint32_t to, bool st
     return 0;
   }
   uint32_t lines = m.box[1] * m.box[2];
-  uint8_t *shared = shared_at(t, ins, to, lines * m.line, ALIGNMENT);
+  uint8_t *shared = shared_at(t, ins, U32(t->r[ins->d]), lines * LINE, LINE);
   for (uint32_t line = 0; shared && line < lines; line++) {
     for (int d = 0; d < DIMS; d++) at[d] = (int32_t)U32(t->r[slots[d]]);
     at[1] += line % m.box[1], at[2] += line / m.box[1];
-    if (!move_row(t, ins, &m, at, shared + line * m.line, to + line * m.line, stores)) return 0;
+    if (!move_row(t, ins, &m, at, shared + line * LINE, stores)) return 0;
   }
   return shared ? lines * m.box[0] * bytes_of_type(m.type) : 0;
 }
 
-static bool copy_to(ptx_thread *t, const ptx_ins *ins, uint32_t to, uint32_t at) {
+bool ptx_bulk_copy(ptx_thread *t, const ptx_ins *ins) {
   barrier b;
-  uint8_t *end = shared_at(t, ins, at, sizeof b, sizeof b);
-  uint32_t bytes = end ? move_box(t, ins, to, false) : 0;
+  uint8_t *end = shared_at(t, ins, U32(t->r[ins->c]), sizeof b, sizeof b);
+  uint32_t bytes = end ? move_box(t, ins, false) : 0;
   if (!bytes) return false;
   memcpy(&b, end, sizeof b);
   b.bytes -= (int32_t)bytes;
@@ -204,17 +197,4 @@ static bool copy_to(ptx_thread *t, const ptx_ins *ins, uint32_t to, uint32_t at)
   return true;
 }
 
-/* Of many blocks each is told by its own barrier. */
-bool ptx_bulk_copy(ptx_thread *t, const ptx_ins *ins) {
-  uint32_t to = U32(t->r[ins->d]), end = U32(t->r[ins->c]), blocks = (uint32_t)t->r[ins->e] & 0xffff;
-  if (!ins->imm) return copy_to(t, ins, to, end);
-  if (!blocks || blocks >> t->block->cluster->count) {
-    ptx_fault(t, ins, CUDA_ERROR_LAUNCH_FAILED, "blocks 0x%x of a cluster of %u", blocks, t->block->cluster->count);
-    return false;
-  }
-  for (uint32_t rank = 0; blocks >> rank; rank++)
-    if (blocks >> rank & 1 && !copy_to(t, ins, ptx_of_rank(to, rank), ptx_of_rank(end, rank))) return false;
-  return true;
-}
-
-bool ptx_bulk_store(ptx_thread *t, const ptx_ins *ins) { return move_box(t, ins, U32(t->r[ins->d]), true); }
+bool ptx_bulk_store(ptx_thread *t, const ptx_ins *ins) { return move_box(t, ins, true); }

@@ -184,11 +184,11 @@ static uint32_t constant_source(ptx_parser *p, ptx_type type) {
   return ptx_constant_slot(p, value);
 }
 
-/* Registers that say nothing here: of clusters the rank alone is known, and no environment. */
+/* Registers that say nothing here: no clusters, no environment. */
 static int fixed_special(const char *name) {
   if (!strncmp(name, "%envreg", 7) || !strncmp(name, "%pm", 3)) return 0;
   if (!strncmp(name, "%cluster_nctaid", 15) || !strncmp(name, "%cluster_nctarank", 17)) return 1;
-  if (!strncmp(name, "%cluster_ctaid", 14) || !strcmp(name, "%is_explicit_cluster")) return 0;
+  if (!strncmp(name, "%cluster_cta", 12) || !strcmp(name, "%is_explicit_cluster")) return 0;
   return -1;
 }
 

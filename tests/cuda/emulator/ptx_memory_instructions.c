@@ -263,8 +263,7 @@ static void parse_bulk_store(ptx_parser *p, char **parts) {
   ins->d = from, ins->a = map, ins->b = box;
 }
 
-/* cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [map, {x, y, z}], [barrier], and
- * with multicast::cluster: , a bit for each block of the cluster */
+/* cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [map, {x, y, z}], [barrier] */
 static void parse_bulk_copy(ptx_parser *p, char **parts, int count) {
   ptx_space shared = PTX_SHARED;
   if (count > 3 && (!strcmp(parts[3], "commit_group") || !strcmp(parts[3], "wait_group"))) {
@@ -275,8 +274,7 @@ static void parse_bulk_copy(ptx_parser *p, char **parts, int count) {
     parse_bulk_store(p, parts);
     return;
   }
-  bool to_many = count == 9 && !strcmp(parts[8], "multicast::cluster");
-  bool known = (count == 8 || to_many) && !strcmp(parts[3], "tensor") && !strcmp(parts[4], "3d") &&
+  bool known = count == 8 && !strcmp(parts[3], "tensor") && !strcmp(parts[4], "3d") &&
                !strncmp(parts[5], "shared::", 8) && !strcmp(parts[6], "global") &&
                !strcmp(parts[7], "mbarrier::complete_tx::bytes");
   if (!known) ptx_unknown(p);
@@ -284,13 +282,9 @@ static void parse_bulk_copy(ptx_parser *p, char **parts, int count) {
   ptx_expect(p, ",");
   uint32_t map, list = take_box(p, &map);
   ptx_expect(p, ",");
-  uint32_t barrier = take_whole(p, &shared), blocks = 0;
-  if (to_many) {
-    ptx_expect(p, ",");
-    blocks = ptx_take_source(p, PTX_B16);
-  }
+  uint32_t barrier = take_whole(p, &shared);
   ptx_ins *ins = ptx_emit(p, PTX_OP_BULK_COPY);
-  ins->d = to, ins->a = map, ins->b = list, ins->c = barrier, ins->e = blocks, ins->imm = to_many;
+  ins->d = to, ins->a = map, ins->b = list, ins->c = barrier;
 }
 
 static void parse_cp(ptx_parser *p, char **parts, int count) {
@@ -336,18 +330,6 @@ static void parse_mbarrier(ptx_parser *p, char **parts, int count) {
   ins->d = to, ins->a = at.slot, ins->b = second, ins->e = at.is_narrow, ins->imm = at.offset;
 }
 
-/* mapa.shared::cluster.u32 d, address, rank */
-static void parse_mapa(ptx_parser *p, char **parts, int count) {
-  if (count != 3 || strcmp(parts[1], "shared::cluster") || strcmp(parts[2], "u32")) ptx_unknown(p);
-  uint32_t to = ptx_take_destination(p, PTX_U32);
-  ptx_expect(p, ",");
-  uint32_t address = ptx_take_source(p, PTX_U32);
-  ptx_expect(p, ",");
-  uint32_t rank = ptx_take_source(p, PTX_U32);
-  ptx_ins *ins = ptx_emit(p, PTX_OP_MAPA);
-  ins->d = to, ins->a = address, ins->b = rank;
-}
-
 /* prefetch, prefetchu, discard, applypriority: of no effect, and allowed anywhere. */
 static void parse_prefetch(ptx_parser *p, char **parts, int count) {
   (void)parts, (void)count;
@@ -374,7 +356,6 @@ ptx_instruction_fn *ptx_memory_instruction(const char *mnemonic) {
                {"red", parse_atomic},
                {"cp", parse_cp},
                {"mbarrier", parse_mbarrier},
-               {"mapa", parse_mapa},
                {"prefetch", parse_prefetch},
                {"prefetchu", parse_prefetch},
                {"discard", parse_prefetch},

@@ -241,7 +241,6 @@
   X(MOV) X(PACK) X(UNPACK) X(CLOCK)                                                                                    \
   X(LD) X(LD_GLOBAL) X(LD_SHARED) X(LD_PARAM) X(ST) X(ST_GLOBAL) X(ST_SHARED) X(ATOM)                                  \
   X(CP_ASYNC) X(CP_COMMIT) X(CP_WAIT) X(MBARRIER_INIT) X(MBARRIER_ARRIVE) X(MBARRIER_TRY) X(BULK_COPY) X(BULK_STORE)  \
-  X(MAPA) X(CLUSTER_ARRIVE) X(CLUSTER_WAIT)                                                                            \
   X(CVTA) X(CVTA_TO) X(ISSPACEP) X(SETP) X(SET)                                                                        \
   X(CVT) X(CVT_U32) X(CVT_S32) X(CVT_F32_S32) X(CVT_F32_BF16) X(CVT_BF16_F32) X(CVT_PAIR)                              \
   X(BRA) X(BRA_IF) X(BRA_IFNOT) X(BRX) X(CALL) X(RET) X(EXIT) X(TRAP) X(BAR_ARRIVE)                                    \

@@ -220,14 +220,6 @@ static void take_three(ptx_parser *p, uint32_t values[3]) {
   }
 }
 
-static void parse_cluster(ptx_parser *p) {
-  uint32_t blocks[3];
-  take_three(p, blocks);
-  if (!blocks[0] || blocks[0] > PTX_MOST_CLUSTER || blocks[1] != 1 || blocks[2] != 1)
-    ptx_fail(p, "clusters are of up to %d blocks along x", PTX_MOST_CLUSTER);
-  p->function->cluster = blocks[0];
-}
-
 static void parse_function_attributes(ptx_parser *p) {
   for (;;) {
     if (ptx_accept(p, ".maxntid"))
@@ -236,11 +228,9 @@ static void parse_function_attributes(ptx_parser *p) {
       take_three(p, p->function->required);
     else if (ptx_accept(p, ".minnctapersm") || ptx_accept(p, ".maxnctapersm") || ptx_accept(p, ".maxnreg"))
       ptx_take_u32(p);
-    else if (ptx_accept(p, ".reqnctapercluster"))
-      parse_cluster(p);
     else if (ptx_accept(p, ".pragma"))
       skip_pragma(p);
-    else if (!ptx_accept(p, ".noreturn") && !ptx_accept(p, ".explicitcluster"))
+    else if (!ptx_accept(p, ".noreturn"))
       return;
   }
 }

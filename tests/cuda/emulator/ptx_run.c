@@ -53,8 +53,6 @@ static uint64_t special_value(const ptx_thread *t, ptx_special special) {
       return launch->dynamic_bytes;
     case PTX_SPECIAL_TOTAL_SMEM_SIZE:
       return block->shared_bytes;
-    case PTX_SPECIAL_CLUSTER_CTARANK:
-      return block->rank;
     case PTX_SPECIAL_DYNAMIC_SHARED:
       return block->dynamic_base;
     case PTX_SPECIAL_LOCAL_BASE:
@@ -227,13 +225,6 @@ static void arrive(ptx_thread *t, uint64_t number) {
   barrier->warps |= (uint32_t)1 << t->warp;
 }
 
-/* The last one of all threads of the cluster opens the barrier, and the next phase begins. */
-static void arrive_at_cluster(ptx_thread *t) {
-  ptx_cluster *c = t->block->cluster;
-  t->cluster_phase = c->phase;
-  if (++c->arrived == c->count * t->block->thread_count) c->arrived = 0, c->phase++;
-}
-
 /* ---- the loop ---- */
 
 /* Whether the thread goes on after a budget: in kernels without waits there are no others to let run. */
@@ -376,9 +367,6 @@ do_MBARRIER_INIT:   if (!ptx_barrier_init(t, i)) goto end; NEXT;
 do_MBARRIER_ARRIVE: if (!ptx_barrier_arrive(t, i)) goto end; NEXT;
 do_BULK_COPY:       if (!ptx_bulk_copy(t, i)) goto end; NEXT;
 do_BULK_STORE:      if (!ptx_bulk_store(t, i)) goto end; NEXT;
-do_MAPA:            r[i->d] = ptx_of_rank(A, U32(B)); NEXT;
-do_CLUSTER_ARRIVE:  arrive_at_cluster(t); NEXT;
-do_CLUSTER_WAIT:    if (t->cluster_phase == t->block->cluster->phase) goto end; NEXT;
 
 do_BRA:       JUMP(i->imm);
 do_BRA_IF:    if (A & 1) JUMP(i->imm); NEXT;

@@ -36,20 +36,12 @@ typedef struct ptx_thread {
   uint8_t *local;               /* its local memory */
   uint32_t local_base;          /* where the function's begins */
   uint32_t index[3], number, lane, warp;
-  uint32_t carry;         /* CC */
-  uint32_t cluster_phase; /* of barrier.cluster that it has arrived at */
+  uint32_t carry; /* CC */
   ptx_state state;
   int64_t budget; /* jumps back until it lets others run */
   ptx_copy *copies;
   uint32_t copy_count, copy_capacity, group; /* group: of the next copy */
 } ptx_thread;
-
-/* Blocks that run at once, and may reach each other's shared memory. */
-typedef struct ptx_cluster {
-  struct ptx_block *blocks;
-  uint32_t count;
-  uint32_t arrived, phase; /* of barrier.cluster */
-} ptx_cluster;
 
 typedef struct ptx_barrier {
   uint32_t arrived, warps; /* of bar.arrive: threads, and a bit for each of their warps */
@@ -57,8 +49,6 @@ typedef struct ptx_barrier {
 
 typedef struct ptx_block {
   struct ptx_launch *launch;
-  ptx_cluster *cluster;
-  uint32_t rank;             /* in it */
   uint32_t index[3], number; /* number: among the blocks of the grid */
   ptx_thread *threads;
   uint32_t thread_count, warp_count;
@@ -107,13 +97,6 @@ bool ptx_barrier_arrive(ptx_thread *thread, const ptx_ins *ins);
 bool ptx_barrier_try(ptx_thread *thread, const ptx_ins *ins);
 bool ptx_bulk_copy(ptx_thread *thread, const ptx_ins *ins);
 bool ptx_bulk_store(ptx_thread *thread, const ptx_ins *ins);
-
-/* An address of a block's shared memory for all blocks of its cluster (mapa): above the address, one more than the
- * block's rank; 0: the thread's own. */
-enum { PTX_RANK_SHIFT = 24 };
-static inline uint32_t ptx_of_rank(uint64_t address, uint32_t rank) {
-  return (uint32_t)address | (rank + 1) << PTX_RANK_SHIFT;
-}
 
 static inline uint64_t ptx_address(const ptx_thread *thread, const ptx_ins *ins) {
   uint64_t address = thread->r[ins->a] + (uint64_t)ins->imm;

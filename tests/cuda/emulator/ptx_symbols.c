@@ -180,7 +180,7 @@ ptx_ins *ptx_emit(ptx_parser *p, ptx_op op) {
   f->code = ptx_grow(p->module, f->code, f->code_count, &p->code_capacity, sizeof *f->code);
   ptx_ins *ins = &f->code[f->code_count++];
   *ins = (ptx_ins){.op = (uint16_t)op, .mod = (uint16_t)p->mod, .line = p->word_line};
-  if (op >= PTX_OP_BARRIER || op == PTX_OP_CALL || op == PTX_OP_CLUSTER_WAIT) f->waits = true;
+  if (op >= PTX_OP_BARRIER || op == PTX_OP_CALL) f->waits = true;
   return ins;
 }
 

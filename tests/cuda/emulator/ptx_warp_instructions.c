@@ -40,13 +40,6 @@ static void parse_warp_barrier(ptx_parser *p) {
   ptx_emit(p, PTX_OP_BAR_WARP)->e = mask;
 }
 
-/* barrier.cluster.arrive and wait, with any order of memory. */
-static void parse_cluster_barrier(ptx_parser *p, char **parts, int count) {
-  bool arrives = count > 2 && !strcmp(parts[2], "arrive");
-  if (!arrives && (count < 3 || strcmp(parts[2], "wait"))) ptx_unknown(p);
-  ptx_emit(p, arrives ? PTX_OP_CLUSTER_ARRIVE : PTX_OP_CLUSTER_WAIT);
-}
-
 /* bar, barrier: "aligned" is what bar means by itself. */
 static void parse_bar(ptx_parser *p, char **parts, int count) {
   static const char *const reductions[] = {"", "popc", "and", "or"};
@@ -55,10 +48,6 @@ static void parse_bar(ptx_parser *p, char **parts, int count) {
   if (!strcmp(parts[0], "bar")) p->mod |= PTX_MOD_ALIGNED;
   if (count == 3 && !strcmp(parts[1], "warp") && !strcmp(parts[2], "sync")) {
     parse_warp_barrier(p);
-    return;
-  }
-  if (count > 1 && !strcmp(parts[1], "cluster")) {
-    parse_cluster_barrier(p, parts, count);
     return;
   }
   for (int i = 1; i < count; i++) {
