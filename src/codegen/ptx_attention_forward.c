@@ -318,7 +318,7 @@ static void group_steps(attention_writer *w, const forward *f, int rows, int don
   multiply_values(w, f, fragments);
   attention_wait(w, 0);
   wk__ptx_label(&w->text, done);
-  attention_arrived(w); /* results take the queries' place: without keys nobody has waited for their copies */
+  attention_arrived(w); /* results take the queries' place, whose copies are not waited for without keys */
 }
 
 /* ---- all ---- */
