@@ -97,7 +97,8 @@ static bool has_spilled(void *handle) {
   bool spilled = false;
   if (log && !lib.GetInfoLog(handle, log)) {
     log[size] = 0;
-    for (const char *at = log; (at = strstr(at, " bytes spill")); at++) spilled |= at > log && at[-1] != '0';
+    for (const char *at = log; (at = strstr(at, " bytes spill")); at++)
+      spilled |= at - log < 2 || at[-1] != '0' || at[-2] != ' ';
   }
   wk__free(log);
   return spilled;
