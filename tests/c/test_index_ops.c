@@ -1,5 +1,5 @@
-/* ops/rules/index.c and ops/rules/sort.c, beyond what samples in the table can say: indices out of range, repeated
- * places, in-place forms, threads, order among equals. */
+/* ops/rules/gather.c, ops/rules/index.c and ops/rules/sort.c, beyond what samples in the table can say: indices out of
+ * range, repeated places, in-place forms, threads, order among equals. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

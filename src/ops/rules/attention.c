@@ -26,23 +26,26 @@ static double scale_of(const wk_value *scale, const wk_tensor *query) {
   return wk__value_is_real(scale) ? scale->number : 1 / sqrt((double)wk_int_guard_value(query->sizes[query->ndim - 1]));
 }
 
-/* (B, H, T, D) laid out in memory like the operand: (B, T, H, D) where its heads lie inside its rows. */
+/* Where heads lie inside of rows memory is (B, T, H, D). */
 bool wk__heads_are_inside(const wk_tensor *t) { return wk_int_lt(t->strides[1], t->strides[2]); }
 
-void wk__spec_heads(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_int columns) {
-  bool heads_inside = wk__heads_are_inside(like);
-  wk_int plain[] = {like->sizes[0], like->sizes[1], rows, columns},
-         sizes[] = {like->sizes[0], rows, like->sizes[1], columns};
-  if (!heads_inside) {
-    wk__spec_contiguous(spec, (wk_dtype)like->dtype, like->device, 4, plain);
-    return;
-  }
+/* Of the dims B, H and T, outermost first. */
+typedef struct dim_order {
+  int dims[3];
+} dim_order;
+
+/* (B, H, rows, columns) without gaps, of like's dtype. */
+static void spec_in_order(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_int columns, dim_order o) {
+  const wk_int sizes[] = {like->sizes[0], like->sizes[1], rows, columns};
+  wk_int ordered[] = {sizes[o.dims[0]], sizes[o.dims[1]], sizes[o.dims[2]], columns}, strides[4];
   wk__spec_contiguous(spec, (wk_dtype)like->dtype, like->device, 4, sizes);
-  wk_int stride = spec->strides[1];
-  spec->strides[1] = spec->strides[2];
-  spec->strides[2] = stride;
-  spec->sizes[1] = sizes[2];
-  spec->sizes[2] = sizes[1];
+  wk__contiguous_strides(strides, ordered, 4);
+  for (int k = 0; k < 3; k++) spec->strides[o.dims[k]] = strides[k];
+}
+
+void wk__spec_heads(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_int columns) {
+  bool inside = wk__heads_are_inside(like);
+  spec_in_order(spec, like, rows, columns, (dim_order){{0, inside ? 2 : 1, inside ? 1 : 2}});
 }
 
 static bool has_sizes(const wk_tensor *t, wk_int a, wk_int b, wk_int c, wk_int d) {
@@ -170,11 +173,6 @@ static fused_args fused_args_of(const wk_op *op, const wk_value *args) {
   return (fused_args){A_is_causal, A_attn_mask, A_scale, 0};
 }
 
-/* Of the dims B, H and T, outermost first. */
-typedef struct dim_order {
-  int dims[3];
-} dim_order;
-
 static bool rows_are_dense(const wk_tensor *t) { return wk_int_eq(t->strides[t->ndim - 1], wk_int_of(1)); }
 
 /* A stride of 0 says nothing. */
@@ -199,15 +197,6 @@ static dim_order order_in_memory(const wk_tensor *t) {
 static dim_order order_of_result(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value) {
   if (!rows_are_dense(q) || !rows_are_dense(k) || !rows_are_dense(value)) return (dim_order){{0, 1, 2}};
   return q->dtype == WK_FLOAT32 ? (dim_order){{0, 2, 1}} : order_in_memory(q);
-}
-
-/* (B, H, rows, columns) without gaps, of like's dtype. */
-static void spec_in_order(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_int columns, dim_order o) {
-  const wk_int sizes[] = {like->sizes[0], like->sizes[1], rows, columns};
-  wk_int ordered[] = {sizes[o.dims[0]], sizes[o.dims[1]], sizes[o.dims[2]], columns}, strides[4];
-  wk__spec_contiguous(spec, (wk_dtype)like->dtype, like->device, 4, sizes);
-  wk__contiguous_strides(strides, ordered, 4);
-  for (int k = 0; k < 3; k++) spec->strides[o.dims[k]] = strides[k];
 }
 
 wk_status wk__meta_fused_attention(wk__call *c) {
